@@ -1,0 +1,196 @@
+"""The contract between the engine and an algorithm.
+
+A workflow is pure science: it knows no paths, loggers or checkpoint files. The orchestrator knows no algorithm: it calls the hooks that a
+phase names, routes the data, counts, logs and saves what `get_state` and the modules hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from gymlab.config.schema import Config
+from gymlab.errors import ConfigError, did_you_mean
+from gymlab.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+    from gymnasium import Space
+    from torch import Tensor, nn
+
+    from gymlab.engine.hyperparameters import Hyperparameters
+    from gymlab.engine.seeding import SeedTree
+    from gymlab.envs.step import Episode
+
+WORKFLOWS: Registry[type[Workflow]] = Registry("algorithm")
+
+
+def register_workflow(name: str) -> Callable[[type[Workflow]], type[Workflow]]:
+    """Class decorator: make an algorithm known under `name`, the `algo_id` of experiment files."""
+    return WORKFLOWS.register(name)
+
+
+def workflow_names() -> list[str]:
+    """Algorithms that can be named: files in `gymlab/workflows` and what plugins registered."""
+    package = importlib.import_module("gymlab.workflows")
+    shipped = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    return sorted(shipped | set(WORKFLOWS))
+
+
+def find_workflow(name: str) -> type[Workflow]:
+    """The workflow class registered as `name`; a shipped one is imported when first asked for."""
+    if name not in WORKFLOWS:
+        known = workflow_names()
+        if name not in known:
+            raise ConfigError(f"Unknown algorithm {name!r}. {did_you_mean(name, known)} Known: {', '.join(known)}.")
+        importlib.import_module(f"gymlab.workflows.{name}")
+    return WORKFLOWS.get(name)
+
+
+@dataclass(slots=True)
+class Counters:
+    """How far a run is. Never mixed: environment transitions, frames, vector steps, gradient steps, epochs."""
+
+    env_steps: int = 0
+    frames: int = 0
+    vec_steps: int = 0
+    updates: int = 0
+    episodes: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseView:
+    """What a hook is told about the phase it runs in."""
+
+    name: str
+    type: str
+    progress: float
+    """0..1 of the phase (of the run, for a phase without a duration)."""
+    steps_done: int
+    updates_done: int
+    cycles_done: int
+    remaining_env_steps: int | None
+    """Environment steps left in the phase or the budget, whichever is less; None without a limit. `collect` takes no more."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectResult:
+    """What `collect` gathered."""
+
+    env_steps: int
+    """Valid transitions over all environments."""
+    vec_steps: int
+    trajectory: Any = None
+    """Goes to the phase's buffer; None routes nothing."""
+    episodes: tuple[Episode, ...] = ()
+    """Episodes that ended meanwhile; the engine keeps the statistics `train/roll/...`."""
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """What an update did. `updates` 0 means skipped (buffer not ready): it counts as nothing."""
+
+    updates: int
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
+    """Scalars, or 0-d tensors that the recorder reads once an epoch."""
+    write_back: Any = None
+    """Priorities or latents for the buffer's `write_back`."""
+
+
+@dataclass(frozen=True)
+class WorkflowContext:
+    """Everything a workflow is given. `train_environment` is None when an agent is only loaded to act."""
+
+    config: Any
+    """The workflow's own Config class, frozen."""
+    hyperparameters: Hyperparameters
+    """Current values of every `Scalar` field: read these, not the config, in `collect` and updates."""
+    observation_space: Space
+    action_space: Space
+    device: torch.device
+    fabric: Any
+    seeds: SeedTree
+    """Purpose-named streams for the workflow's own sampling."""
+    counters: Counters
+    train_environment: Any = None
+    eval_environment: Any = None
+    components: SimpleNamespace = field(default_factory=SimpleNamespace)
+    controller_manager: Any = None
+    buffers: Mapping[str, Any] = field(default_factory=dict)
+    optimizers: Mapping[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = field(default_factory=dict)
+    """Optimizer factories of a composed experiment, by name."""
+
+
+class Workflow(ABC):
+    """One algorithm. Methods in call order; hooks a workflow does not have are simply absent from its phases."""
+
+    Config: ClassVar[type[Config]] = Config
+    phases: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "train", "type": "online"},)
+    """Curriculum of an experiment that names none."""
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self.context = context
+        self.config = context.config
+        self.hyperparameters = context.hyperparameters
+        self.modules: dict[str, nn.Module] = {}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+
+    @abstractmethod
+    def initialize(self) -> None:
+        """Build `modules` (and, with a train environment, `optimizers` and buffers) from the spaces in the context."""
+
+    def initial_state(self, num_envs: int) -> Any:
+        """Recurrent state for `act` at the start of episodes; None for a memoryless agent."""
+        return None
+
+    def reset_state(self, state: Any, is_first: np.ndarray) -> Any:
+        """Recurrent state with the rows of environments that begin an episode cleared."""
+        return state
+
+    @abstractmethod
+    def act(
+        self, observation: np.ndarray, state: Any = None, *, deterministic: bool = False, action_mask: np.ndarray | None = None
+    ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
+        """Actions for a batch of raw observations; extras may hold `probabilities`, `value`, `log_prob`, `latent`."""
+
+    def default_buffers(self) -> dict[str, Any]:
+        """Buffers that the phases name and the config does not define."""
+        return {}
+
+    def get_state(self) -> dict[str, Any]:
+        """State beyond modules and optimizers that resume needs: nested dicts and lists of numbers, strings, arrays and tensors."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` gave."""
+
+    def describe(self) -> dict[str, Any]:
+        """Derived numbers to print before training: batch, updates per step, memory of buffers."""
+        return {}
+
+
+class EpisodeStatistics:
+    """Returns and lengths of the newest episodes of training, for `train/roll/...`."""
+
+    def __init__(self, window: int = 100) -> None:
+        self.returns: deque[float] = deque(maxlen=window)
+        self.shaped_returns: deque[float] = deque(maxlen=window)
+        self.lengths: deque[int] = deque(maxlen=window)
+
+    def update(self, episodes: Iterable[Episode]) -> None:
+        """Take in finished episodes."""
+        for episode in episodes:
+            self.returns.append(episode.env_return)
+            self.shaped_returns.append(episode.shaped_return)
+            self.lengths.append(episode.length)

@@ -1,0 +1,34 @@
+"""Errors whose message is written for the user: what is wrong, where, and the fix."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GymlabError(Exception):
+    """Anything the user can put right. The command line prints the message alone, without a traceback."""
+
+
+class ConfigError(GymlabError):
+    """A configuration that does not load: names the file, the key, what was expected and the nearest right name."""
+
+
+class EnvironmentFailure(GymlabError):
+    """An environment that cannot be made or that returned something unusable (a NaN, a wrong shape)."""
+
+
+class CheckpointError(GymlabError):
+    """A run or checkpoint that is missing, damaged or does not fit."""
+
+
+class NonFiniteError(GymlabError):
+    """A tensor with NaN or Inf in it: names the tensor and the step."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest known names, or an empty string when nothing is near."""
+    options = list(known)
+    by_lower = {option.lower(): option for option in options}
+    close = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
+    if not close:
+        return ""
+    return "Did you mean " + " or ".join(repr(match) for match in close) + "?"

@@ -1,0 +1,32 @@
+"""What happens around the loop. A callback sees the orchestrator and overrides the moments it cares about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gymlab.config.schema import Phase
+    from gymlab.engine.orchestrator import Orchestrator
+
+
+class Callback:
+    """Moments of a run, in the order in which they come."""
+
+    def on_start(self, loop: Orchestrator) -> None:
+        """Before the first hook."""
+
+    def on_epoch_start(self, loop: Orchestrator) -> None:
+        """Before the first hook of an epoch."""
+
+    def on_epoch_end(self, loop: Orchestrator) -> None:
+        """After the last hook of an epoch, before its metrics are read: the place to add some."""
+
+    def on_row(self, loop: Orchestrator, row: Mapping[str, float]) -> None:
+        """The epoch's metrics have been logged."""
+
+    def on_phase_end(self, loop: Orchestrator, phase: Phase) -> None:
+        """A phase of the curriculum is over."""
+
+    def on_stop(self, loop: Orchestrator) -> None:
+        """The loop has ended, for whatever reason but an error."""

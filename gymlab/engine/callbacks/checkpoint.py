@@ -1,0 +1,54 @@
+"""When checkpoints are written, and which one is best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gymlab.engine.callbacks.base import Callback
+from gymlab.metrics.names import TRAIN_RETURN, VAL_RETURN
+
+if TYPE_CHECKING:
+    from gymlab.config.schema import Phase
+    from gymlab.engine.orchestrator import Orchestrator
+
+
+class Checkpoints(Callback):
+    """Saves at each evaluation, every few minutes, at each phase's end and at every stop.
+
+    Best is the highest evaluation mean; in a run without evaluation, the highest training mean.
+    """
+
+    def __init__(self, minutes: float, *, evaluates: bool) -> None:
+        self.seconds = minutes * 60
+        self.judged_by = VAL_RETURN if evaluates else TRAIN_RETURN
+        self._saved_at = time.monotonic()
+        self._saved_steps = -1
+        self._row: dict[str, float] = {}
+
+    def on_row(self, loop: Orchestrator, row: Mapping[str, float]) -> None:
+        """Save after an evaluation, or when the last checkpoint is old."""
+        self._row = dict(row)
+        evaluated = VAL_RETURN in row
+        if evaluated or time.monotonic() - self._saved_at >= self.seconds:
+            self._save(loop)
+
+    def on_phase_end(self, loop: Orchestrator, phase: Phase) -> None:
+        """Save what the phase made."""
+        self._save(loop)
+
+    def on_stop(self, loop: Orchestrator) -> None:
+        """Save the last state, whatever ended the run."""
+        self._save(loop)
+
+    def _save(self, loop: Orchestrator) -> None:
+        if self._saved_steps == loop.counters.env_steps + loop.counters.updates:
+            return
+        score = self._row.get(self.judged_by)
+        best = score is not None and (loop.best_score is None or score > loop.best_score)
+        if best:
+            loop.best_score = score
+        loop.save_checkpoint(self._row, best=best or loop.best_score is None)
+        self._saved_steps = loop.counters.env_steps + loop.counters.updates
+        self._saved_at = time.monotonic()

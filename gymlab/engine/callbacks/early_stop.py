@@ -1,0 +1,29 @@
+"""Stopping when the task is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gymlab.engine.callbacks.base import Callback
+from gymlab.metrics.names import TRAIN_RETURN, VAL_RETURN
+
+if TYPE_CHECKING:
+    from gymlab.engine.orchestrator import Orchestrator
+
+
+class EarlyStop(Callback):
+    """Ends the run when the return, on the environment's own reward, reaches a threshold."""
+
+    def __init__(self, *, on_eval: float | None, on_train: float | None) -> None:
+        self.thresholds = {VAL_RETURN: on_eval, TRAIN_RETURN: on_train}
+
+    def on_row(self, loop: Orchestrator, row: Mapping[str, float]) -> None:
+        """Compare this epoch's returns with the thresholds; a training mean counts once its window is full."""
+        for name, threshold in self.thresholds.items():
+            value = row.get(name)
+            if threshold is None or value is None or value < threshold:
+                continue
+            if name == TRAIN_RETURN and not loop.statistics.window_full:
+                continue
+            loop.request_stop(f"{name} {value:.6g} reached {threshold:.6g}")

@@ -1,0 +1,198 @@
+"""Checkpoints: directories of safetensors and JSON that are whole or absent."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gymlab.engine.files import read_json, relative_link, sha256, sync, write_json
+from gymlab.engine.state import decode, encode
+from gymlab.errors import CheckpointError
+
+FORMAT_VERSION = 1
+NAME = re.compile(r"^epoch=(\d+)(?:-step=(\d+))?\.ckpt$")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint on disk."""
+
+    path: Path
+
+    def read_state(self) -> dict[str, Any]:
+        """Format version, workflow, counters, phase and the JSON part of everything saved."""
+        state = read_json(self.path / "state.json")
+        if state.get("format_version", 0) > FORMAT_VERSION:
+            raise CheckpointError(f"{self.path} was written by a newer gymlab (format {state['format_version']}); update gymlab to open it.")
+        return state
+
+    def read_model(self) -> dict[str, Tensor]:
+        """Parameters and buffers by `module.parameter`."""
+        return _read_tensors(self.path / "model.safetensors")
+
+    def read_part(self, name: str) -> Any:
+        """A part of the state (`optimizer`, `rng`, `envs`, `buffers`, `workflow`) as it was given to `save`; None if it was not saved."""
+        tree = self.read_state()["parts"].get(name)
+        file = self.path / f"{name}.safetensors"
+        return decode(tree, _read_tensors(file) if file.exists() else {})
+
+    @property
+    def video(self) -> Path | None:
+        """Video of the agent at this checkpoint, when one was recorded."""
+        path = self.path / "video.mp4"
+        return path if path.exists() else None
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics row that the checkpoint was written with."""
+        return read_json(self.path / "metrics.json")
+
+    def verify(self) -> None:
+        """Compare each file with the manifest; a missing or changed one is an error that names it."""
+        manifest_path = self.path / "manifest.json"
+        if not manifest_path.is_file():
+            raise CheckpointError(f"{self.path} has no manifest.json: it was never finished. Use an earlier checkpoint of the run.")
+        for name, entry in read_json(manifest_path)["files"].items():
+            file = self.path / name
+            if Path(name).name != name or not file.is_file():
+                raise CheckpointError(f"{self.path} is damaged: {name} is missing. Use an earlier checkpoint of the run.")
+            if file.stat().st_size != entry["size"] or sha256(file) != entry["sha256"]:
+                raise CheckpointError(f"{self.path} is damaged: {name} does not match its checksum. Use an earlier checkpoint of the run.")
+
+
+class CheckpointManager:
+    """Writes, links, finds and prunes the checkpoints of one run."""
+
+    def __init__(self, directory: Path, keep: int = 3) -> None:
+        self.directory = directory
+        self.keep = keep
+
+    def save(
+        self,
+        *,
+        epoch: int,
+        env_steps: int,
+        mid_epoch: bool,
+        model: Mapping[str, Tensor],
+        parts: Mapping[str, Any],
+        state: Mapping[str, Any],
+        metrics: Mapping[str, float],
+        best: bool,
+        video: Path | None = None,
+    ) -> Checkpoint:
+        """Write a checkpoint under a temporary name, rename it when whole, move the links, prune what is no longer kept."""
+        name = f"epoch={epoch:04d}-step={env_steps}.ckpt" if mid_epoch else f"epoch={epoch:04d}.ckpt"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        temporary = self.directory / f".tmp-{os.getpid()}-{name}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            self._write(temporary, model, parts, state, metrics, video)
+            final = self.directory / name
+            if final.exists():
+                shutil.rmtree(final)
+            os.replace(temporary, final)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise CheckpointError(f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched.") from error
+        sync(self.directory)
+        relative_link(self.directory / "last.ckpt", name)
+        if best:
+            relative_link(self.directory / "best.ckpt", name)
+        self._prune()
+        return Checkpoint(final)
+
+    def _write(
+        self,
+        directory: Path,
+        model: Mapping[str, Tensor],
+        parts: Mapping[str, Any],
+        state: Mapping[str, Any],
+        metrics: Mapping[str, float],
+        video: Path | None,
+    ) -> None:
+        save_file({key: tensor.detach().cpu().contiguous().clone() for key, tensor in model.items()}, directory / "model.safetensors")
+        trees = {}
+        for part, value in parts.items():
+            tensors: dict[str, Tensor] = {}
+            trees[part] = encode(value, part, tensors)
+            if tensors:
+                save_file(tensors, directory / f"{part}.safetensors")
+        write_json(directory / "state.json", {"format_version": FORMAT_VERSION, **state, "parts": trees})
+        write_json(directory / "metrics.json", {key: encode(value, key, {}) for key, value in metrics.items()})
+        if video is not None:
+            shutil.copyfile(video, directory / "video.mp4")
+        files = {}
+        for file in sorted(directory.iterdir()):
+            sync(file)
+            files[file.name] = {"size": file.stat().st_size, "sha256": sha256(file)}
+        write_json(directory / "manifest.json", {"files": files})
+        sync(directory)
+
+    def all(self) -> list[Checkpoint]:
+        """Finished checkpoints, oldest first; their content is not verified."""
+        if not self.directory.is_dir():
+            return []
+        found = []
+        for path in self.directory.iterdir():
+            match = NAME.match(path.name)
+            if match and (path / "manifest.json").is_file():
+                found.append(((int(match[1]), int(match[2] or 0)), path))
+        return [Checkpoint(path) for _, path in sorted(found)]
+
+    def _linked(self, link: str) -> str | None:
+        path = self.directory / link
+        return os.readlink(path) if path.is_symlink() else None
+
+    def _prune(self) -> None:
+        checkpoints = self.all()
+        kept = {self._linked("best.ckpt"), self._linked("last.ckpt"), *(c.path.name for c in checkpoints[-self.keep :])}
+        for checkpoint in checkpoints:
+            if checkpoint.path.name not in kept:
+                shutil.rmtree(checkpoint.path)
+        for leftover in self.directory.glob(".tmp-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def find(self, which: str = "@last") -> Checkpoint:
+        """`@last` (newest that verifies), `@best`, `epoch=13` or `13`; always verified."""
+        checkpoints = self.all()
+        if not checkpoints:
+            raise CheckpointError(f"{self.directory} holds no finished checkpoint.")
+        if which == "@last":
+            return self._newest_valid(checkpoints)
+        if which == "@best":
+            target = self._linked("best.ckpt")
+            chosen = [c for c in checkpoints if c.path.name == target]
+        else:
+            epoch = which.removesuffix(".ckpt").removeprefix("epoch=")
+            chosen = [c for c in checkpoints if epoch.isdigit() and NAME.match(c.path.name)[1].lstrip("0") == epoch.lstrip("0")]  # type: ignore[index]
+        if not chosen:
+            known = ", ".join(["@best", "@last", *(c.path.name.removesuffix(".ckpt") for c in checkpoints)])
+            raise CheckpointError(f"No checkpoint {which!r} in {self.directory}. There is: {known}.")
+        chosen[-1].verify()
+        return chosen[-1]
+
+    def _newest_valid(self, checkpoints: list[Checkpoint]) -> Checkpoint:
+        damage = []
+        for checkpoint in reversed(checkpoints):
+            try:
+                checkpoint.verify()
+                return checkpoint
+            except CheckpointError as error:
+                damage.append(str(error))
+        raise CheckpointError("No checkpoint of the run is whole:\n" + "\n".join(damage))
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read as safetensors ({error}).") from error

@@ -1,0 +1,82 @@
+"""Evaluation: the same rule for callbacks, the final report and `gymlab eval`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gymlab.metrics.statistics import mean_ci95
+
+if TYPE_CHECKING:
+    from gymlab.engine.workflow import Workflow
+    from gymlab.envs.vector import VectorEnv
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Returns of finished episodes on the environment's own reward."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    seconds: float
+    complete: bool
+    """False when the time limit cut the evaluation short."""
+
+    @property
+    def n(self) -> int:
+        """Episodes counted."""
+        return len(self.returns)
+
+    def summary(self) -> dict[str, Any]:
+        """mean, ci95, n, min, max, mean length."""
+        low, high = mean_ci95(self.returns)
+        return {
+            "mean": float(self.returns.mean()),
+            "ci95": [low, high],
+            "n": self.n,
+            "min": float(self.returns.min()),
+            "max": float(self.returns.max()),
+            "ep_len": float(self.lengths.mean()),
+            "complete": self.complete,
+        }
+
+
+def evaluate(
+    workflow: Workflow,
+    environment: VectorEnv,
+    episodes: int,
+    *,
+    deterministic: bool,
+    time_limit: float | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> EvaluationResult:
+    """Play `episodes` episodes. Each sub-environment has a fixed quota: taking the first ones to finish would favour short episodes."""
+    count = environment.num_envs
+    quota = np.full(count, episodes // count)
+    quota[: episodes % count] += 1
+    finished = np.zeros(count, dtype=int)
+    returns: list[float] = []
+    lengths: list[int] = []
+    start = time.monotonic()
+    observation = environment.reset()
+    state = workflow.initial_state(count)
+    complete = True
+    while (finished < quota).any():
+        action, state, _ = workflow.act(observation, state, deterministic=deterministic, action_mask=environment.action_mask)
+        step = environment.step(action)
+        observation = step.observation
+        for episode in step.episodes:
+            if finished[episode.env_index] < quota[episode.env_index]:
+                finished[episode.env_index] += 1
+                returns.append(episode.env_return)
+                lengths.append(episode.length)
+        if step.episodes:
+            state = workflow.reset_state(state, step.terminated | step.truncated)
+        if (time_limit is not None and time.monotonic() - start > time_limit) or should_stop():
+            complete = not (finished < quota).any()
+            break
+    return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, complete)

@@ -1,0 +1,32 @@
+"""gymlab: one command trains any agent on any environment.
+
+    import gymlab
+
+    run = gymlab.train("CartPole-v1:ppo", n_envs=16)
+    agent = gymlab.load("@last")
+    action = agent.act(observation)
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+# Threads that wait by spinning starve everything else on a busy machine; OpenMP reads this when torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+if TYPE_CHECKING:
+    from gymlab.api import load, resolve, train
+
+__all__ = ["load", "resolve", "train"]
+__version__ = version("gymlab")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the API when it is first used: `gymlab --help` must not wait for torch."""
+    if name in __all__:
+        from gymlab import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'gymlab' has no attribute {name!r}")

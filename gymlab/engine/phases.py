@@ -109,7 +109,14 @@ class PhaseScheduler:
         if self.phase.duration_updates is not None and self.updates_done >= self.phase.duration_updates:
             self._end_cycle()
         elif not self._is_due(spec):
+            self._next_due_hook()
+
+    def _next_due_hook(self) -> None:
+        """Pass over hooks whose ratio owes nothing yet, so that the end of a cycle is seen with the action that ended it."""
+        while True:
             self._next_hook()
+            if self._at_cycle_start or self._is_due(self.phase.hooks[self._hook_index]):
+                return
 
     def _next_hook(self) -> None:
         self._hook_index += 1
@@ -145,6 +152,7 @@ class PhaseScheduler:
     def _leave_phase(self) -> None:
         self.phase_ended = self.phase
         self.phase_index += 1
+        self._begin_cycle()
         if self.phase_index < len(self.phases):
             self._enter_phase()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -179,18 +178,3 @@ class Workflow(ABC):
         """Derived numbers to print before training: batch, updates per step, memory of buffers."""
         return {}
 
-
-class EpisodeStatistics:
-    """Returns and lengths of the newest episodes of training, for `train/roll/...`."""
-
-    def __init__(self, window: int = 100) -> None:
-        self.returns: deque[float] = deque(maxlen=window)
-        self.shaped_returns: deque[float] = deque(maxlen=window)
-        self.lengths: deque[int] = deque(maxlen=window)
-
-    def update(self, episodes: Iterable[Episode]) -> None:
-        """Take in finished episodes."""
-        for episode in episodes:
-            self.returns.append(episode.env_return)
-            self.shaped_returns.append(episode.shaped_return)
-            self.lengths.append(episode.length)

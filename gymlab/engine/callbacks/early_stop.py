@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gymlab.engine.callbacks.base import Callback
-from gymlab.metrics.names import TRAIN_RETURN, VAL_RETURN
+from gymlab.metrics.names import episode_return
 
 if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
+
+VAL_RETURN = episode_return("val")
+TRAIN_RETURN = episode_return("train")
 
 
 class EarlyStop(Callback):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gymlab.engine.callbacks.base import Callback
+from gymlab.metrics.names import hyperparameter
 
 if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
@@ -17,4 +18,4 @@ class Schedules(Callback):
         """Read the schedules at the current env step."""
         loop.hyperparameters.follow_schedules(loop.counters.env_steps)
         for name, value in loop.hyperparameters.scheduled.items():
-            loop.recorder.record(f"train/{name}", value)
+            loop.recorder.record(hyperparameter(name), value)

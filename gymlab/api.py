@@ -1,0 +1,82 @@
+"""The Python API: what the command line does, as functions."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gymlab.config import Loaded
+from gymlab.config import load as load_config
+from gymlab.engine.agent import Agent, load
+from gymlab.engine.run import Run, runs_directory
+from gymlab.engine.train import train as train_config
+from gymlab.engine.workflow import find_workflow, workflow_names
+from gymlab.errors import ConfigError
+
+__all__ = ["Agent", "Run", "load", "resolve", "train"]
+
+
+def load_plugins(modules: Sequence[str]) -> None:
+    """Import the user's own modules (from the command line or a call, never from a config) so that what they register is known."""
+    for name in modules:
+        if (cwd := os.getcwd()) not in sys.path:
+            sys.path.insert(0, cwd)
+        try:
+            importlib.import_module(name.removesuffix(".py").replace(os.sep, "."))
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"Plugin {name!r} cannot be imported: {error}. Give a module that Python finds from here, e.g. --plugin my_algo.") from error
+
+
+def resolve(
+    experiment: str | None = None,
+    *,
+    algo: str | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    env_kwargs: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    **fields: Any,
+) -> Loaded:
+    """The frozen config of an experiment, with notices about what was translated; fields and overrides lie on top of its YAML."""
+    load_plugins(plugins)
+    given = [f"{name}={json.dumps(value)}" for name, value in fields.items()]
+    return load_config(
+        experiment,
+        [*overrides, *given],
+        schema_of=lambda name: find_workflow(name).Config,
+        algorithms=workflow_names(),
+        algo=algo,
+        config_dir=Path(config_dir) if config_dir else None,
+        env_kwargs=env_kwargs,
+        debugger=_debugger_attached(),
+    )
+
+
+def train(
+    experiment: str | None = None,
+    *,
+    algo: str | None = None,
+    runs_dir: str | Path | None = None,
+    run_id: str | None = None,
+    overrides: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    env_kwargs: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    command: str | None = None,
+    **fields: Any,
+) -> Run:
+    """Train an experiment and return its run: `train("CartPole-v1:ppo", n_envs=16)`."""
+    loaded = resolve(
+        experiment, algo=algo, overrides=overrides, config_dir=config_dir, env_kwargs=env_kwargs, plugins=plugins, **fields
+    )
+    return train_config(loaded.config, runs_dir=runs_directory(runs_dir), run_id=run_id, command=command, notices=loaded.notices)
+
+
+def _debugger_attached() -> bool:
+    """Whether somebody is stepping through the code: then one synchronous environment is what they want."""
+    return "debugpy" in sys.modules or (sys.gettrace() is not None and "coverage" not in sys.modules)

@@ -1,0 +1,259 @@
+"""The loop: asks the scheduler, calls the hook, routes the data, counts, logs, saves. It knows no algorithm."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import torch
+
+from gymlab.engine.callbacks.base import Callback
+from gymlab.engine.evaluation import EvaluationResult, evaluate
+from gymlab.engine.phases import Action
+from gymlab.engine.signals import StopSignal
+from gymlab.engine.statistics import EpisodeStatistics
+from gymlab.engine.workflow import CollectResult, UpdateResult
+from gymlab.envs.spaces import space_to_json
+from gymlab.metrics import names
+from gymlab.metrics.names import prefixed
+
+if TYPE_CHECKING:
+    from gymlab.engine.checkpoint import CheckpointManager
+    from gymlab.engine.setup import Session
+    from gymlab.envs.vector import VectorEnv
+    from gymlab.metrics.monitor import Monitor
+    from gymlab.metrics.recorder import Recorder
+
+MEMORY_EVERY_SECONDS = 1.0
+
+
+class Orchestrator:
+    """Runs one session from where it is to its end."""
+
+    def __init__(
+        self,
+        session: Session,
+        callbacks: Sequence[Callback],
+        recorder: Recorder,
+        monitor: Monitor,
+        checkpoints: CheckpointManager,
+        stop_signal: StopSignal,
+    ) -> None:
+        self.session = session
+        self.config = session.config
+        self.workflow = session.workflow
+        self.scheduler = session.scheduler
+        self.buffers = session.buffers
+        self.counters = session.counters
+        self.hyperparameters = session.hyperparameters
+        self.callbacks = callbacks
+        self.recorder = recorder
+        self.monitor = monitor
+        self.checkpoints = checkpoints
+        self.stop_signal = stop_signal
+        self.statistics = EpisodeStatistics()
+        self.stop_reason: str | None = None
+        self.best_score: float | None = None
+        self.video: Path | None = None
+        self.seconds_before = 0.0
+        self._epoch_started_at_steps = 0
+        self._in_epoch = False
+        self._evaluation_environment: VectorEnv | None = None
+        self._process = psutil.Process()
+        self._memory_read_at = 0.0
+
+    def run(self) -> str:
+        """Train until the curriculum, the budget, a callback or a signal ends it; says which."""
+        self._start = time.perf_counter()
+        self._cpu_start = time.process_time()
+        for callback in self.callbacks:
+            callback.on_start(self)
+        while self.stop_reason is None:
+            action = self.scheduler.next_action()
+            if action is None:
+                self.stop_reason = "finished"
+                break
+            self._begin_epoch()
+            self._perform(action)
+            if self._epoch_ended():
+                self._end_epoch()
+            if self.scheduler.phase_ended is not None:
+                for callback in self.callbacks:
+                    callback.on_phase_end(self, self.scheduler.phase_ended)
+            if self.stop_signal.requested:
+                self.request_stop(f"stopped by {self.stop_signal.name}")
+        for callback in self.callbacks:
+            callback.on_stop(self)
+        return self.stop_reason
+
+    def request_stop(self, reason: str) -> None:
+        """End the run after the current action; the first reason stands."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+    @property
+    def seconds(self) -> float:
+        """Wall time spent in the loop, start-up not counted, over all sittings of the run."""
+        return self.seconds_before + time.perf_counter() - self._start
+
+    def _begin_epoch(self) -> None:
+        if self._in_epoch:
+            return
+        self._in_epoch = True
+        self._epoch_started_at_steps = self.counters.env_steps
+        self._epoch_started_at = time.perf_counter()
+        for callback in self.callbacks:
+            callback.on_epoch_start(self)
+
+    def _perform(self, action: Action) -> None:
+        """Call the hook, route what it gathered, count what it did."""
+        env_steps = updates = 0
+        if action.hook == "evaluate":
+            self.evaluate()
+        elif action.collects:
+            result = getattr(self.workflow, action.hook)(action.view)
+            env_steps = self._take_in(result, action)
+        else:
+            updates = self._update(action)
+        self.scheduler.advance(action, env_steps=env_steps, updates=updates)
+
+    def _take_in(self, result: CollectResult, action: Action) -> int:
+        counters = self.counters
+        counters.env_steps += result.env_steps
+        counters.frames += result.env_steps * self.config.frame_skip
+        counters.vec_steps += result.vec_steps
+        counters.episodes += len(result.episodes)
+        self.statistics.update(result.episodes)
+        if result.trajectory is not None and action.phase.buffer is not None:
+            self.buffers[action.phase.buffer].add(result.trajectory)
+        self.recorder.record_means(result.metrics)
+        return result.env_steps
+
+    def _update(self, action: Action) -> int:
+        batch = None
+        if action.phase.buffer is not None:
+            buffer = self.buffers[action.phase.buffer]
+            if not buffer.ready():
+                return 0
+            batch = buffer.sample()
+        result: UpdateResult = getattr(self.workflow, action.hook)(batch, action.view)
+        if result.write_back is not None:
+            self.buffers[action.phase.buffer].write_back(result.write_back)
+        self.counters.updates += result.updates
+        self.recorder.record_means(result.metrics)
+        return result.updates
+
+    def _epoch_ended(self) -> bool:
+        length = self.config.epoch_env_steps
+        if length is None:
+            return self.scheduler.cycle_ended
+        return self.counters.env_steps - self._epoch_started_at_steps >= length or self.scheduler.phase_ended is not None
+
+    def _end_epoch(self) -> None:
+        self._in_epoch = False
+        self.counters.epoch += 1
+        self._record_progress()
+        for callback in self.callbacks:
+            callback.on_epoch_end(self)
+        row = self.recorder.flush()
+        self.monitor.log(row, self.counters)
+        self.scheduler.observe(row)
+        for callback in self.callbacks:
+            callback.on_row(self, row)
+        self.video = None
+        if self.config.max_epochs is not None and self.counters.epoch >= self.config.max_epochs:
+            self.request_stop("finished")
+
+    def _record_progress(self) -> None:
+        record = self.recorder.record
+        for name, value in self.statistics.metrics().items():
+            record(prefixed("train", f"roll/{name}"), value)
+        now = time.perf_counter()
+        steps = self.counters.env_steps - self._epoch_started_at_steps
+        record(names.WALL_SECONDS, self.seconds)
+        record(names.CPU_SECONDS, time.process_time() - self._cpu_start)
+        record(names.STEPS_PER_SECOND, steps / max(now - self._epoch_started_at, 1e-9))
+        if now - self._memory_read_at >= MEMORY_EVERY_SECONDS:
+            self._memory_read_at = now
+            record(names.MEMORY_MB, self._process.memory_info().rss / 2**20)
+
+    def evaluate(self) -> EvaluationResult:
+        """Evaluate on the validation stream and record `val/...`; the same episodes each time."""
+        if self._evaluation_environment is None:
+            self._evaluation_environment = self.session.make_evaluation_environment("val", self.config.eval_episodes)
+        self._evaluation_environment.restart()
+        result = evaluate(
+            self.workflow,
+            self._evaluation_environment,
+            self.config.eval_episodes,
+            deterministic=self.config.eval_deterministic,
+            time_limit=self.config.eval_time_limit,
+            should_stop=lambda: self.stop_signal.requested,
+        )
+        if result.n and not self.stop_signal.requested:
+            summary = result.summary()
+            record = self.recorder.record
+            record(names.episode_return("val"), summary["mean"])
+            record(names.episode_return("val", "ci95_low"), summary["ci95"][0])
+            record(names.episode_return("val", "ci95_high"), summary["ci95"][1])
+            record(names.episode_return("val", "best"), summary["max"])
+            record(names.episode_length("val"), summary["ep_len"])
+            record(names.episode_count("val"), result.n)
+            record(names.EVAL_SECONDS, result.seconds)
+        return result
+
+    def save_checkpoint(self, row: dict[str, float], *, best: bool) -> None:
+        """Write everything that going on from here needs."""
+        workflow = self.workflow
+        self.checkpoints.save(
+            epoch=self.counters.epoch,
+            env_steps=self.counters.env_steps,
+            mid_epoch=self._in_epoch,
+            model={f"{name}.{key}": value for name, module in workflow.modules.items() for key, value in module.state_dict().items()},
+            parts={
+                "optimizer": {name: optimizer.state_dict() for name, optimizer in workflow.optimizers.items()},
+                "rng": _random_states(),
+                "envs": {"train": self.session.environment.get_state()},
+                "buffers": {name: buffer.get_state() for name, buffer in self.buffers.items()},
+                "workflow": workflow.get_state(),
+            },
+            state={
+                "workflow": self.config.algo_id,
+                "counters": asdict(self.counters),
+                "phase": self.scheduler.get_state(),
+                "hyperparameters": self.hyperparameters.get_state(),
+                "statistics": self.statistics.get_state(),
+                "best_score": self.best_score,
+                "seconds": self.seconds,
+                "observation_space": space_to_json(self.session.environment.observation_space),
+                "raw_observation_space": space_to_json(self.session.environment.raw_observation_space),
+                "action_space": space_to_json(self.session.environment.action_space),
+            },
+            metrics=row,
+            best=best,
+            video=self.video,
+        )
+
+    def close(self) -> None:
+        """Release what the loop opened itself."""
+        if self._evaluation_environment is not None:
+            self._evaluation_environment.close()
+
+
+def _random_states() -> dict[str, Any]:
+    """States of the global generators of torch, NumPy and Python."""
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    states: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": {"name": name, "keys": keys, "position": position, "has_gauss": has_gauss, "cached": cached},
+        "python": random.getstate(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = list(torch.cuda.get_rng_state_all())
+    return states

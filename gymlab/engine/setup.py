@@ -1,0 +1,162 @@
+"""From a config to everything a run needs: environments, components, buffers, Fabric, and the workflow bound to them."""
+
+from __future__ import annotations
+
+import os
+import random
+import warnings
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gymlab.config.schema import Config
+from gymlab.config.targets import instantiate
+from gymlab.engine.controllers import ControllerManager
+from gymlab.engine.hyperparameters import Hyperparameters
+from gymlab.engine.phases import PhaseScheduler
+from gymlab.engine.seeding import SeedTree
+from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
+from gymlab.envs import make_vector
+from gymlab.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from gymnasium import Space
+    from lightning_fabric import Fabric
+
+    from gymlab.envs.vector import VectorEnv
+
+MOST_EVALUATION_ENVS = 128
+
+
+@dataclass
+class Session:
+    """What the orchestrator works with."""
+
+    config: Config
+    fabric: Fabric
+    seeds: SeedTree
+    counters: Counters
+    hyperparameters: Hyperparameters
+    environment: VectorEnv
+    workflow: Workflow
+    scheduler: PhaseScheduler
+    buffers: dict[str, Any]
+
+    def make_evaluation_environment(self, purpose: str, episodes: int, render_mode: str | None = None) -> VectorEnv:
+        """Environments with a seed stream of their own; as many as pay off, never more than episodes."""
+        return evaluation_environment(self.config, self.seeds, purpose, episodes, backend=self.environment.backend, render_mode=render_mode)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.environment.close()
+
+
+def evaluation_environment(
+    config: Config, seeds: SeedTree, purpose: str, episodes: int, *, backend: str | None = None, render_mode: str | None = None
+) -> VectorEnv:
+    """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
+    caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
+    capped = config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
+    if render_mode is not None:
+        return make_vector(capped, 1, seeds, purpose=purpose, backend="sync", render_mode=render_mode)
+    width = MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
+    return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend)
+
+
+def make_fabric(config: Config) -> Fabric:
+    """Fabric for the device and precision asked for; launched only when there is more than one process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from lightning_fabric import Fabric
+
+    try:
+        fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)  # type: ignore[arg-type]
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"accelerator={config.accelerator!r}, devices={config.devices!r}, precision={config.precision!r} cannot be used here: {error}"
+        ) from error
+    if fabric.world_size > 1:
+        fabric.launch()
+    return fabric
+
+
+def set_threads(config: Config, observation_space: Space) -> None:
+    """One torch thread for small networks, all cores for convolutions; a number in the config wins."""
+    is_image = observation_space.shape is not None and len(observation_space.shape) == 3
+    torch.set_num_threads(config.torch_threads or ((os.cpu_count() or 1) if is_image else 1))
+
+
+def bind_workflow(
+    config: Config,
+    observation_space: Space,
+    action_space: Space,
+    fabric: Fabric,
+    *,
+    environment: VectorEnv | None = None,
+    counters: Counters | None = None,
+) -> Workflow:
+    """The workflow of a config, initialised: with an environment to train, without one only to act."""
+    workflow_class = find_workflow(config.algo_id)
+    counters = counters or Counters()
+    context = WorkflowContext(
+        config=config,
+        hyperparameters=Hyperparameters(config, config.max_env_steps),
+        observation_space=observation_space,
+        action_space=action_space,
+        device=fabric.device,
+        fabric=fabric,
+        seeds=SeedTree(config.seed).child("rank", fabric.global_rank),
+        counters=counters,
+        train_environment=environment,
+        components=SimpleNamespace(**{name: instantiate(node) for name, node in config.components.items()}),
+        controller_manager=ControllerManager({name: instantiate(node) for name, node in config.controllers.items()}),
+        buffers={name: instantiate(node) for name, node in config.buffers.items()},
+        optimizers={name: instantiate(node) for name, node in config.optimizers.items()},
+    )
+    _seed_libraries(context.seeds.child("libraries"))
+    workflow = workflow_class(context)
+    workflow.initialize()
+    return workflow
+
+
+def _seed_libraries(seeds: SeedTree) -> None:
+    """Seed the global generators that network initialisation and third-party code draw from."""
+    torch.manual_seed(seeds.child("torch").integer())
+    random.seed(seeds.child("python").integer())
+    np.random.seed(seeds.child("numpy").integer())
+
+
+def prepare(config: Config) -> Session:
+    """Build everything that training needs; nothing is written to disk here."""
+    fabric = make_fabric(config)
+    seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
+    environment = make_vector(config, config.n_envs, seeds, purpose="train")
+    set_threads(config, environment.observation_space)
+    counters = Counters()
+    workflow = bind_workflow(
+        config, environment.observation_space, environment.action_space, fabric, environment=environment, counters=counters
+    )
+    scheduler = PhaseScheduler(config.training.phases or workflow.phases, config.max_env_steps)
+    buffers = {**workflow.default_buffers(), **workflow.context.buffers}
+    _check_hooks(workflow, scheduler, buffers)
+    return Session(config, fabric, seeds, counters, workflow.hyperparameters, environment, workflow, scheduler, buffers)
+
+
+def _check_hooks(workflow: Workflow, scheduler: PhaseScheduler, buffers: dict[str, Any]) -> None:
+    """Every hook and buffer that a phase names must exist before the first step is taken."""
+    for phase in scheduler.phases:
+        for hook in phase.hooks:
+            if hook.name != "evaluate" and not callable(getattr(workflow, hook.name, None)):
+                known = [name for name in dir(workflow) if name.startswith(("collect", "update_"))]
+                raise ConfigError(
+                    f"Phase {phase.name!r} names the hook {hook.name!r}, which {workflow.config.algo_id} does not have. "
+                    f"{did_you_mean(hook.name, known)} It has: {', '.join(known)}, evaluate."
+                )
+        if phase.buffer is not None and phase.buffer not in buffers:
+            raise ConfigError(
+                f"Phase {phase.name!r} names the buffer {phase.buffer!r}. {did_you_mean(phase.buffer, buffers)} "
+                f"Known: {', '.join(buffers) or 'none'}."
+            )

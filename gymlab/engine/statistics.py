@@ -1,0 +1,65 @@
+"""Statistics of training episodes, on the environment's own reward."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from gymlab.envs.step import Episode
+
+WINDOW = 100
+
+
+class EpisodeStatistics:
+    """Returns and lengths of the newest episodes, for `train/roll/...`."""
+
+    def __init__(self, window: int = WINDOW) -> None:
+        self.window = window
+        self.returns: deque[float] = deque(maxlen=window)
+        self.shaped_returns: deque[float] = deque(maxlen=window)
+        self.lengths: deque[int] = deque(maxlen=window)
+        self.best: float | None = None
+
+    def update(self, episodes: Iterable[Episode]) -> None:
+        """Take in finished episodes."""
+        for episode in episodes:
+            self.returns.append(episode.env_return)
+            self.shaped_returns.append(episode.shaped_return)
+            self.lengths.append(episode.length)
+            if self.best is None or episode.env_return > self.best:
+                self.best = episode.env_return
+
+    @property
+    def window_full(self) -> bool:
+        """Whether the mean is over a whole window."""
+        return len(self.returns) == self.window
+
+    def metrics(self) -> dict[str, float]:
+        """Mean, last and best return, mean length; the shaped return where it differs."""
+        if not self.returns:
+            return {}
+        count = len(self.returns)
+        mean, shaped = sum(self.returns) / count, sum(self.shaped_returns) / count
+        found = {"ep_rew/mean": mean, "ep_rew/last": self.returns[-1], "ep_len/mean": sum(self.lengths) / count}
+        if self.best is not None:
+            found["ep_rew/best"] = self.best
+        if shaped != mean:
+            found["ep_shaped_rew/mean"] = shaped
+        return found
+
+    def get_state(self) -> dict[str, Any]:
+        """The window's content."""
+        return {
+            "returns": list(self.returns),
+            "shaped_returns": list(self.shaped_returns),
+            "lengths": list(self.lengths),
+            "best": self.best,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` gave."""
+        self.returns.extend(state["returns"])
+        self.shaped_returns.extend(state["shaped_returns"])
+        self.lengths.extend(state["lengths"])
+        self.best = state["best"]

@@ -1,0 +1,148 @@
+"""One training from a config to a finished run directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gymlab.config import dump, from_dict
+from gymlab.config.schema import Config
+from gymlab.engine.agent import load_model
+from gymlab.engine.callbacks.base import Callback
+from gymlab.engine.callbacks.checkpoint import Checkpoints
+from gymlab.engine.callbacks.early_stop import EarlyStop
+from gymlab.engine.callbacks.evaluation import Evaluation
+from gymlab.engine.callbacks.report import Report
+from gymlab.engine.callbacks.schedules import Schedules
+from gymlab.engine.callbacks.video import Videos
+from gymlab.engine.checkpoint import CheckpointManager
+from gymlab.engine.files import write_json
+from gymlab.engine.orchestrator import Orchestrator
+from gymlab.engine.run import Run, find_run, versions
+from gymlab.engine.setup import Session, prepare
+from gymlab.engine.signals import StopSignal
+from gymlab.engine.workflow import find_workflow
+from gymlab.errors import ConfigError, GymlabError
+from gymlab.metrics.monitor import Monitor, Sink
+from gymlab.metrics.recorder import Recorder
+from gymlab.metrics.redact import redact
+
+
+def run_config(run: Run) -> Config:
+    """The validated config of a run; it may come from somebody else, so nothing in it is imported by path."""
+    return from_dict(run.config_data, lambda algo: find_workflow(algo).Config)
+
+
+def return_threshold(config: Config, session: Session | None = None) -> float | None:
+    """The return that means solved: the config's, the experiment's spec, or what the environment registers."""
+    if config.reward_threshold is not None:
+        return config.reward_threshold
+    declared = config.spec.returns.get("threshold_solved")
+    if declared is not None:
+        return float(declared)
+    return session.environment.get_return_threshold() if session is not None else None
+
+
+def train(
+    config: Config,
+    *,
+    runs_dir: Path,
+    run_id: str | None = None,
+    command: str | None = None,
+    notices: Sequence[str] = (),
+) -> Run:
+    """Train, and leave a run directory whatever happens: finished, stopped or crashed with its reason."""
+    started = time.time()
+    session = prepare(config)
+    run = Run.create(runs_dir, config, run_id)
+    try:
+        return _train_in(run, session, started, command or default_command(config), notices)
+    finally:
+        session.close()
+
+
+def default_command(config: Config) -> str:
+    """The command line that repeats this training."""
+    return f"gymlab train {config.project_id or config.env_id}:{config.variant or config.algo_id} --seed {config.seed}"
+
+
+def _train_in(run: Run, session: Session, started: float, command: str, notices: Sequence[str]) -> Run:
+    config = session.config
+    write_json(run.dir / "config.json", redact(dump(config)))
+    run.update_record(
+        status="running",
+        pid=os.getpid(),
+        host=os.uname().nodename,
+        started=started,
+        command=command,
+        experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
+        seed=config.seed,
+        backend=session.environment.backend,
+        versions=versions(),
+    )
+    run.mark_last()
+    with Monitor(_sinks(run, session)) as monitor, StopSignal() as stop_signal:
+        for notice in notices:
+            monitor.notice(notice)
+        loop = Orchestrator(
+            session,
+            _callbacks(run, session),
+            Recorder(),
+            monitor,
+            CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints),
+            stop_signal,
+        )
+        try:
+            if config.init_from_run is not None:
+                _transfer(config.init_from_run, run.dir.parent, session, monitor)
+            reason = loop.run()
+        except BaseException as error:
+            monitor.log_text(f"crashed: {type(error).__name__}: {error}")
+            run.update_record(status="crashed", reason=f"{type(error).__name__}: {error}", ended=time.time())
+            raise
+        finally:
+            loop.close()
+        status = "stopped" if stop_signal.requested else "finished"
+        run.update_record(status=status, reason=reason, ended=time.time(), best_return=loop.best_score)
+    return run
+
+
+def _transfer(reference: str, runs_dir: Path, session: Session, monitor: Monitor) -> None:
+    """Start from another run's parameters; optimizers and counters start fresh."""
+    source, which = find_run(reference, runs_dir)
+    checkpoint = source.checkpoints.find(which)
+    load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path))
+    monitor.notice(f"Parameters taken from {source.id}/{checkpoint.path.name}.")
+
+
+def _threshold_for(setting: bool | float, name: str, threshold: float | None) -> float | None:
+    if setting is False:
+        return None
+    return threshold if setting is True else float(setting)
+
+
+def _callbacks(run: Run, session: Session) -> list[Callback]:
+    config = session.config
+    threshold = return_threshold(config, session)
+    callbacks: list[Callback] = [Schedules()]
+    if config.eval_freq_epochs:
+        callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
+    if config.eval_recording_freq_epochs:
+        callbacks.append(Videos(run.dir / "videos", config.eval_recording_freq_epochs))
+    callbacks.append(
+        EarlyStop(
+            on_eval=_threshold_for(config.early_stop_on_eval_threshold, "eval", threshold),
+            on_train=_threshold_for(config.early_stop_on_train_threshold, "train", threshold),
+        )
+    )
+    callbacks.append(Checkpoints(config.checkpoint_minutes, evaluates=bool(config.eval_freq_epochs)))
+    callbacks.append(Report(run, threshold))
+    return callbacks
+
+
+def _sinks(run: Run, session: Session) -> list[Sink]:
+    """Where metrics go: CSV and run.log always, the console unless quiet, trackers that the config enables."""
+    return []

@@ -1,0 +1,148 @@
+"""metrics.csv: one row an epoch, columns that may grow, readable at any moment, floats that read back to the bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gymlab.errors import GymlabError
+from gymlab.metrics.monitor import Sink
+from gymlab.metrics.names import ENV_STEPS, EPOCH
+
+
+class CsvSink(Sink):
+    """Appends each row with one write, so that a reader sees whole lines. An existing file is continued."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.columns: list[str] = []
+        if self.path.exists():
+            _drop_torn_line(self.path)
+            self.columns = _read_lines(self.path)[0]
+        self._known = set(self.columns)
+        self._descriptor = self._open()
+
+    def log(self, row: Mapping[str, float], env_steps: int) -> None:
+        """Append a row; names seen for the first time become new columns at the right."""
+        if not self._known.issuperset(row):
+            self._add_columns([name for name in row if name not in self._known])
+        get = row.get
+        cells = [_cell(get(name)) for name in self.columns]
+        _write_all(self._descriptor, (",".join(cells) + "\n").encode())
+
+    def flush(self) -> None:
+        """Wait until the file is on disk."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Put the file on disk and close it."""
+        self.flush()
+        os.close(self._descriptor)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _add_columns(self, names: list[str]) -> None:
+        """Write the file anew under a wider header and put it in place of the old one."""
+        for name in names:
+            if not name or any(character in name for character in ',"\r\n'):
+                raise GymlabError(
+                    f"Metric name {name!r} cannot be a column of {self.path}: no commas, quotes or line breaks."
+                )
+        old_lines = self.path.read_text(encoding="utf-8").splitlines()[1:]
+        self.columns += names
+        self._known.update(names)
+        padding = "," * len(names)
+        _replace(self.path, [",".join(self.columns), *(line + padding for line in old_lines)])
+        os.close(self._descriptor)
+        self._descriptor = self._open()
+
+
+def read_metrics(path: str | Path) -> dict[str, list[float | None]]:
+    """Columns by name, None where a row has no value; safe to call while a run is writing."""
+    columns, rows = _read_lines(Path(path))
+    table: dict[str, list[float | None]] = {}
+    for index, name in enumerate(columns):
+        table[name] = [_parse(row[index]) if index < len(row) else None for row in rows]
+    return table
+
+
+def truncate_after(path: str | Path, env_steps: int, epoch: int | None = None) -> int:
+    """Cut the rows after a checkpoint (by epoch too, for phases that take no env steps); returns how many were cut.
+
+    Columns without a value in what is left go as well, so that the file is as it was at the checkpoint.
+    """
+    path = Path(path)
+    columns, rows = _read_lines(path)
+    if not columns:
+        return 0
+    kept = []
+    for row in rows:
+        cells = row + [""] * (len(columns) - len(row))
+        if _at_most(cells, columns, ENV_STEPS, env_steps) and _at_most(cells, columns, EPOCH, epoch):
+            kept.append(cells)
+    used = [index for index in range(len(columns)) if any(cells[index] for cells in kept)]
+    lines = [[columns[index] for index in used], *([cells[index] for index in used] for cells in kept)] if kept else []
+    _replace(path, [",".join(line) for line in lines])
+    return len(rows) - len(kept)
+
+
+def _at_most(cells: list[str], columns: list[str], name: str, limit: int | None) -> bool:
+    if limit is None or name not in columns:
+        return True
+    value = _parse(cells[columns.index(name)])
+    return value is None or value <= limit
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    if type(value) is float or type(value) is int:
+        return repr(value)
+    return repr(float(value))  # numpy's own repr is `np.float64(...)`
+
+
+def _parse(cell: str) -> float | None:
+    if not cell:
+        return None
+    try:
+        return int(cell)
+    except ValueError:
+        return float(cell)
+
+
+def _read_lines(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header and rows; a last line that is still being written is left out."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise GymlabError(f"No metrics at {path}. A run writes metrics.csv at its first epoch.") from None
+    lines = text.split("\n")[:-1]
+    if not lines:
+        return [], []
+    return lines[0].split(","), [line.split(",") for line in lines[1:]]
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut what a killed process left of a line."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
+
+
+def _replace(path: Path, lines: list[str]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    while written < len(data):
+        data = data[written:]
+        written = os.write(descriptor, data)

@@ -1,0 +1,96 @@
+import copy
+import json
+
+import pytest
+
+from gymlab.metrics.redact import REDACTED, is_secret_key, redact, redact_text
+
+HEX_KEY = "0123456789abcdef0123456789abcdef01234567"
+# Put together at run time, so that scanners of the repository find no token in it.
+CANARIES = [
+    "hf_" + "CanaryCanaryCanaryCanary123456",
+    HEX_KEY,
+    "sk-" + "canaryCANARY0123456789abcd",
+    "ghp_" + "canaryCANARY0123456789abcdefghijklmn",
+    "github_pat_" + "canary_CANARY0123456789abc",
+    "AKIA" + "CANARYCANARY0123",
+    "xoxb-" + "1234567890-canary",
+    "wandb_v1_" + "CanaryCanaryCanaryCanary123456",
+]
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_tokens_are_blanked_wherever_they_stand(canary):
+    nested = {"env_kwargs": {"note": f"see {canary}."}, "list": [canary, {"x": (canary,)}], canary: 1}
+    nested["bytes"] = canary.encode()
+    assert canary not in repr(redact(nested))
+    assert canary not in redact_text(f"logging in with '{canary}'")
+
+
+SECRET_KEYS = ["token", "hf_token", "WANDB_API_KEY", "apiKey", "password", "db-password", "secret", "client_secret"]
+SECRET_KEYS += ["key", "private_key", "Authorization"]
+
+
+@pytest.mark.parametrize("key", SECRET_KEYS)
+def test_values_are_blanked_by_the_name_of_their_key(key):
+    assert is_secret_key(key)
+    assert redact({"outer": {key: "short"}}) == {"outer": {key: REDACTED}}
+    assert redact({key: {"value": ["short", None]}}) == {key: {"value": [REDACTED, None]}}
+
+
+@pytest.mark.parametrize("key", ["tokenizer", "step_key", "key_priority", "keys", "monkey", "secretary", "lr", ""])
+def test_ordinary_keys_are_left_alone(key):
+    assert not is_secret_key(key)
+    assert redact({key: "value"}) == {key: "value"}
+
+
+def test_numbers_under_token_are_dimensions_and_under_password_are_secrets():
+    assert redact({"token_dim": 64, "tokens": 4, "password": 1234, "use_token": True}) == {
+        "token_dim": 64,
+        "tokens": 4,
+        "password": REDACTED,
+        "use_token": True,
+    }
+
+
+def test_urls_lose_their_user_info_and_nothing_else():
+    assert redact_text("https://me:canary@host.org/path?x=1") == f"https://{REDACTED}@host.org/path?x=1"
+    assert redact_text("https://canary@host.org/p") == f"https://{REDACTED}@host.org/p"
+    assert redact_text("ssh://git@host.org/p https://host.org/a@b") == "ssh://git@host.org/p https://host.org/a@b"
+    assert redact_text("https://host.org/?token=canary42&page=2") == f"https://host.org/?token={REDACTED}&page=2"
+
+
+def test_assignments_flags_and_headers_in_text():
+    for text in (
+        "WANDB_API_KEY=canary42",
+        "--hf-token canary42",
+        '{"api_key": "canary42"}',
+        "Authorization: Bearer canary42x",
+        "password: canary42",
+    ):
+        assert "canary" not in redact_text(text), text
+    command = ["gymlab", "train", "--hf-token", "canary"]
+    assert redact({"command": command}) == {"command": ["gymlab", "train", "--hf-token", REDACTED]}
+    for harmless in ("n_tokens: 1024 and token_dim=64", "a basic experiment"):
+        assert redact_text(harmless) == harmless
+
+
+def test_a_git_commit_is_no_secret():
+    assert redact({"git_commit": HEX_KEY}) == {"git_commit": HEX_KEY}
+    assert redact({"git": {"sha": HEX_KEY}}) == {"git": {"sha": HEX_KEY}}
+    assert redact_text(f"commit {HEX_KEY}") == f"commit {HEX_KEY}"
+
+
+def test_the_original_is_not_changed_and_types_stay():
+    original = {
+        "headers": {"Authorization": "Bearer canary42x"},
+        "seed": 3,
+        "sizes": (64, 64),
+        "on": True,
+        "none": None,
+    }
+    before = copy.deepcopy(original)
+    cleaned = redact(original)
+    assert original == before
+    assert cleaned == {**before, "headers": {"Authorization": REDACTED}}
+    assert "canary" not in json.dumps(cleaned)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gymlab.engine.agent import Agent
     from gymlab.engine.checkpoint import CheckpointManager
 
-RUN_ID = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
+RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 LAST = "@last"
 
 
@@ -32,7 +32,7 @@ def runs_directory(given: str | Path | None = None) -> Path:
 
 def check_run_id(run_id: str) -> str:
     """The id, if it is a plain lower-case name that cannot leave the runs directory."""
-    if not RUN_ID.match(run_id) or ".." in run_id:
+    if not RUN_ID.fullmatch(run_id) or ".." in run_id:
         raise GymlabError(f"Run id {run_id!r} is not allowed. Use lower-case letters, digits, '.', '_' and '-', at most 64, e.g. cartpole-ppo-1.")
     return run_id
 
@@ -155,7 +155,7 @@ def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
         return Run(runs_dir / os.readlink(link)), which
     if len(directory.parts) > 1 and (directory / "config.json").is_file():
         return Run(directory), which
-    if RUN_ID.match(name) and (runs_dir / name / "config.json").is_file():
+    if RUN_ID.fullmatch(name) and (runs_dir / name / "config.json").is_file():
         return Run(runs_dir / name), which
     known = [run.id for run in all_runs(runs_dir)]
     raise CheckpointError(f"No run {name!r} in {runs_dir}. {did_you_mean(name, known)} `gymlab list runs` shows what is there.")

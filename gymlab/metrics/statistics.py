@@ -1,0 +1,142 @@
+"""Estimates with honest intervals: bootstrap for returns, Wilson for success rates, IQM and its kin over runs and tasks.
+
+The estimators are those of Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+RESAMPLES = 2000
+_CHUNK_ELEMENTS = 4_000_000
+"""Bootstrap draws held in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean (or other statistic) with the 95% interval around it."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    """Values it was taken over."""
+
+    def __str__(self) -> str:
+        if self.n < 2:
+            return f"{format_number(self.mean)} (n=1, no interval)"
+        return f"{format_number(self.mean)} [{format_number(self.low)}, {format_number(self.high)}]"
+
+
+def format_number(value: float) -> str:
+    """A number for people: one decimal for hundreds, three for fractions."""
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean. Equal values, and a single one, have zero width."""
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    if sample.size == 0:
+        raise ValueError("an interval needs at least one value")
+    if np.ptp(sample) == 0:
+        return float(sample[0]), float(sample[0])
+    generator = np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_ELEMENTS // sample.size)
+    means = [
+        sample[generator.integers(sample.size, size=(min(chunk, resamples - start), sample.size))].mean(axis=1)
+        for start in range(0, resamples, chunk)
+    ]
+    low, high = np.percentile(np.concatenate(means), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def estimate(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
+    """Mean with its bootstrap interval and the number of values."""
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    low, high = mean_ci95(sample, seed=seed, resamples=resamples)
+    return Interval(float(sample.mean()), low, high, sample.size)
+
+
+def iqm(scores: npt.ArrayLike) -> float:
+    """Interquartile mean: the mean of the middle half of all scores, runs and tasks together."""
+    flat = np.asarray(scores, dtype=np.float64).reshape(1, -1)
+    return float(_iqm(flat[:, :, None])[0])
+
+
+def aggregate(scores: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Interval]:
+    """IQM, median, mean and optimality gap of normalised scores [runs, tasks], with stratified bootstrap intervals.
+
+    Runs are drawn anew within each task; median and mean are of per-task means.
+    """
+    matrix = np.asarray(scores, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"scores are a matrix of runs x tasks, not of shape {list(matrix.shape)}")
+    runs, tasks = matrix.shape
+    generator = np.random.default_rng(seed)
+    indices = generator.integers(runs, size=(resamples, runs, tasks))
+    drawn = matrix[indices, np.arange(tasks)]  # [resamples, runs, tasks]
+    results = {}
+    for name, statistic in _AGGREGATES.items():
+        low, high = np.percentile(statistic(drawn), [2.5, 97.5])
+        results[name] = Interval(float(statistic(matrix[None])[0]), float(low), float(high), runs)
+    return results
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """95% Wilson interval of a success rate; right at 0 and at n too, where the normal approximation has zero width."""
+    if not 0 <= successes <= n or n == 0:
+        raise ValueError(f"{successes} successes of {n} is no success rate")
+    z = 1.959963984540054
+    rate = successes / n
+    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def binned_curves(
+    steps: Sequence[npt.ArrayLike], values: Sequence[npt.ArrayLike], *, bins: int = 60, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Learning curves of several seeds on one axis: bin ends in env steps, mean, low and high of the 95% interval.
+
+    Within a bin each run counts with its mean; a run without a value in a bin keeps its last one (an early-stopped run
+    its final one), so that the mean never leaps because a run ended. Bins before a run's first value leave it out.
+    """
+    limit = max(float(np.max(run_steps)) for run_steps in steps)
+    edges = np.linspace(0.0, limit, bins + 1)
+    grid = np.full((len(steps), bins), np.nan)
+    for run, (run_steps, run_values) in enumerate(zip(steps, values, strict=True)):
+        place = np.clip(np.searchsorted(edges, np.asarray(run_steps, dtype=np.float64), side="left") - 1, 0, bins - 1)
+        sums = np.bincount(place, weights=np.asarray(run_values, dtype=np.float64), minlength=bins)
+        counts = np.bincount(place, minlength=bins)
+        filled = np.flatnonzero(counts)
+        held = filled[np.searchsorted(filled, np.arange(filled[0], bins), side="right") - 1]
+        grid[run, filled[0] :] = sums[held] / counts[held]
+    used = np.flatnonzero(~np.isnan(grid).all(axis=0))
+    mean, low, high = np.empty((3, used.size))
+    for index, column in enumerate(used):
+        present = grid[~np.isnan(grid[:, column]), column]
+        mean[index] = present.mean()
+        low[index], high[index] = mean_ci95(present, seed=seed)
+    return edges[used + 1], mean, low, high
+
+
+def _iqm(scores: np.ndarray) -> np.ndarray:
+    """[resamples, runs, tasks] -> [resamples]: 25% cut from each end of the flattened scores."""
+    flat = np.sort(scores.reshape(scores.shape[0], -1), axis=1)
+    cut = flat.shape[1] // 4
+    return flat[:, cut : flat.shape[1] - cut].mean(axis=1)
+
+
+_AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "iqm": _iqm,
+    "median": lambda scores: np.median(scores.mean(axis=1), axis=1),
+    "mean": lambda scores: scores.mean(axis=(1, 2)),
+    "optimality_gap": lambda scores: 1.0 - np.minimum(scores, 1.0).mean(axis=(1, 2)),
+}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One finished episode, on the environment's own reward."""
+class Episode(NamedTuple):
+    """One finished episode, on the environment's own reward. A tuple, because thousands may end in one step."""
 
     env_index: int
     episode_index: int
@@ -19,16 +18,19 @@ class Episode:
     shaped_return: float
     """Sum of the reward after the wrappers, before normalisation."""
     length: int
+    """Agent steps: a skipped frame does not count."""
     terminated: bool
+    """Whether the task itself ended (True) or a time limit did (False)."""
 
 
 @dataclass(slots=True)
 class Step:
     """One vector step of N environments.
 
-        obs[t] --action[t]--> reward[t], terminated[t], truncated[t], final_observation[t] (where ended), observation = obs[t+1]
+        obs[t] --action[t]--> reward[t], terminated[t], truncated[t],
+                              final_observation[t] (where an episode ended), observation = obs[t+1]
 
-    Arrays are the environment's own: copy what must outlive the next step.
+    Arrays are the environment's own and live until the step after next: what must outlive that is copied.
     """
 
     observation: np.ndarray
@@ -48,3 +50,14 @@ class Step:
     episodes: list[Episode] = field(default_factory=list)
     """Episodes that ended in this step."""
     info: dict[str, Any] = field(default_factory=dict)
+    """What the environments told beside: key -> sequence of N values, None where an environment gave none."""
+
+    @property
+    def ended(self) -> np.ndarray:
+        """[N] bool; the transition was the last of its episode, for whatever reason."""
+        return self.terminated | self.truncated
+
+    @property
+    def is_first(self) -> np.ndarray:
+        """[N] bool; `observation` is an episode's first. With next-step autoreset that is so after the dead row."""
+        return self.ended if self.valid is None else ~self.valid

@@ -1,0 +1,111 @@
+"""Everything that Gymnasium's registry knows: classic control, toy text, Box2D, MuJoCo and what users registered."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, ClassVar
+
+import gymnasium as gym
+
+from gymlab.envs.families import Family, register_family
+from gymlab.envs.vector import EnvironmentSpec
+from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
+
+logger = logging.getLogger(__name__)
+
+EXTRA_OF_MODULE = {
+    "gymnasium.envs.box2d": "gymlab[box2d]",
+    "gymnasium.envs.mujoco": "gymnasium[mujoco]",
+    "gymnasium.envs.phys2d": "gymnasium[jax]",
+    "gymnasium.envs.tabular": "gymnasium[jax]",
+}
+"""What pip installs for the environments of a module of Gymnasium; the others come with gymlab itself."""
+
+
+class StandardFamily(Family):
+    """Gymnasium's own registry. It has no prefix, so it takes what no other family claims."""
+
+    name: ClassVar[str] = "gymnasium"
+    prefixes: ClassVar[tuple[str, ...]] = ("",)
+
+    def resolve(self, env_id: str) -> str:
+        """A registered id; a retired version becomes the newest one, with a notice."""
+        module, _, name = env_id.rpartition(":")
+        if module and module not in sys.modules:
+            raise ConfigError(
+                f"{env_id!r} asks for the module {module!r}, which is not loaded. A config may not import code: "
+                f"give it on the command line with --plugin {module}."
+            )
+        if name in gym.registry:
+            return name
+        newest = _newest_version(name)
+        if newest is not None:
+            _notice_retired(name, newest)
+            return newest
+        raise EnvironmentFailure(
+            f"Unknown environment {env_id!r}. {did_you_mean(name, gym.registry)} "
+            "`gymlab list` shows what ships; an environment of your own is registered by a module given with --plugin."
+        )
+
+    def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
+        """Threshold and time limit as registered."""
+        registered = gym.spec(env_id)
+        return EnvironmentSpec(env_id, registered.reward_threshold, registered.max_episode_steps)
+
+    def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
+        """The environment without Gymnasium's checks, order enforcement and time limit: the vector env does these."""
+        spec = copy.deepcopy(gym.spec(env_id))
+        spec.order_enforce = False
+        try:
+            return gym.make(spec, max_episode_steps=-1, disable_env_checker=True, render_mode=render_mode, **env_kwargs)
+        except (gym.error.DependencyNotInstalled, ImportError) as error:
+            raise missing_package(env_id, spec, error) from error
+        except TypeError as error:
+            raise ConfigError(f"{env_id} does not take env_kwargs {env_kwargs!r}: {error}") from error
+
+    def ids(self) -> Iterable[str]:
+        """Every id in Gymnasium's registry."""
+        return sorted(gym.registry)
+
+    def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv | None:
+        """The registered vector entry point, if there is one."""
+        spec = gym.spec(env_id)
+        if spec.vector_entry_point is None:
+            return None
+        try:
+            return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **env_kwargs)
+        except (gym.error.DependencyNotInstalled, ImportError) as error:
+            raise missing_package(env_id, spec, error) from error
+
+
+def missing_package(env_id: str, spec: gym.envs.registration.EnvSpec, error: Exception) -> EnvironmentFailure:
+    """The error whose message is the pip line to run."""
+    module = str(spec.entry_point).partition(":")[0]
+    package = next((extra for prefix, extra in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None)
+    if package is None:
+        return EnvironmentFailure(f"{env_id} needs a package that is not installed: {error}")
+    return EnvironmentFailure(f"{env_id} needs a package that is not installed ({error}). Run: pip install '{package}'")
+
+
+def _newest_version(name: str) -> str | None:
+    namespace, base, version = gym.envs.registration.parse_env_id(name)
+    if version is None:
+        return None
+    candidates = [
+        (spec.version, spec.id)
+        for spec in gym.registry.values()
+        if spec.namespace == namespace and spec.name == base and spec.version is not None and spec.version > version
+    ]
+    return max(candidates)[1] if candidates else None
+
+
+@cache
+def _notice_retired(name: str, newest: str) -> None:
+    logger.warning("%s has been retired by Gymnasium; using %s.", name, newest)
+
+
+register_family(StandardFamily())

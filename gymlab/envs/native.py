@@ -1,0 +1,185 @@
+"""Environments of ours that step all copies in a few numpy calls and reset in the same step: no row is ever dead."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+
+from gymlab.envs.step import Episode, Step
+from gymlab.envs.vector import EnvironmentSpec, Seeds, Slot, VectorEnv
+from gymlab.errors import ConfigError
+
+NATIVE: dict[str, type[NativeVector]] = {}
+"""Native implementations by environment id."""
+
+
+def register_native(*env_ids: str) -> Callable[[type[NativeVector]], type[NativeVector]]:
+    """Class decorator: step these environments with the decorated class where nothing asks for sub-environments."""
+
+    def add(implementation: type[NativeVector]) -> type[NativeVector]:
+        NATIVE.update(dict.fromkeys(env_ids, implementation))
+        return implementation
+
+    return add
+
+
+class NativeVector(VectorEnv):
+    """Base of native environments: a subclass holds its state in arrays and says how it begins, moves and looks.
+
+    Its rewards and observations are finite by construction, so nothing is checked a step.
+    """
+
+    backend: ClassVar[str] = "native"
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Entries of `env_kwargs` that the implementation understands."""
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        seeds: Seeds,
+        purpose: str,
+        *,
+        observation_space: gym.Space,
+        action_space: gym.Space,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(spec=spec, num_envs=num_envs, observation_space=observation_space, action_space=action_space)
+        self.render_mode = render_mode
+        self._purpose = purpose
+        self._generator = seeds.child(purpose).generator()
+        self._slots = (Slot(num_envs, observation_space), Slot(num_envs, observation_space))
+        self._turn = 0
+        self._clock = 0
+        self._started = np.zeros(num_envs, dtype=np.int64)
+        self._returns = np.zeros(num_envs, dtype=np.float64)
+        self._episode_indices = np.full(num_envs, -1, dtype=np.int64)
+        self._limit = spec.max_episode_steps
+        self._next_limit = 0
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The state arrays by name, written in place by `set_state`."""
+
+    @abstractmethod
+    def _begin(self, indices: np.ndarray) -> None:
+        """Draw initial states for these environments from `self._generator`."""
+
+    @abstractmethod
+    def _advance(self, actions: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> dict[str, Any]:
+        """Move every environment by one step; fill `reward` and `terminated`; return info arrays."""
+
+    @abstractmethod
+    def _observe(self, turn: int) -> None:
+        """Write the observations of the present state to `self._slots[turn].observation`."""
+
+    @property
+    def observation(self) -> np.ndarray:
+        """[N, ...] the newest observation."""
+        return self._slots[self._turn].observation
+
+    def reset(self, seeds: Seeds | None = None) -> np.ndarray:
+        """Begin a new episode everywhere; with `seeds`, from a fresh generator and with numbering anew."""
+        if seeds is not None:
+            self._generator = seeds.child(self._purpose).generator()
+            self._episode_indices.fill(-1)
+            self.episode_counts.fill(0)
+        self._restart(np.arange(self.num_envs))
+        self._turn ^= 1
+        self._observe(self._turn)
+        return self.observation
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take one action in each environment."""
+        self._turn ^= 1
+        slot = self._slots[self._turn]
+        self._clock += 1
+        info = self._advance(actions, slot.reward, slot.terminated)
+        self._observe(self._turn)
+        np.add(self._returns, slot.reward, out=self._returns)
+        slot.truncated.fill(False)
+        final_observation = None
+        episodes: list[Episode] = []
+        over_limit = self._clock >= self._next_limit
+        if over_limit or 1 in slot.terminated.tobytes():
+            if over_limit and self._limit is not None:
+                np.greater_equal(self._clock - self._started, self._limit, out=slot.truncated)
+                slot.truncated &= ~slot.terminated
+            ended = np.flatnonzero(slot.terminated | slot.truncated)
+            if len(ended):
+                final_observation = slot.final_observation
+                final_observation[ended] = slot.observation[ended]
+                episodes = self._finish(ended, slot.terminated)
+                self._observe(self._turn)
+        return Step(
+            slot.observation,
+            slot.reward,
+            slot.terminated,
+            slot.truncated,
+            final_observation,
+            None,
+            self.action_mask,
+            episodes,
+            info,
+        )
+
+    def _finish(self, ended: np.ndarray, terminated: np.ndarray) -> list[Episode]:
+        returns = self._returns[ended].tolist()
+        rows = zip(
+            ended.tolist(),
+            self._episode_indices[ended].tolist(),
+            returns,
+            returns,
+            (self._clock - self._started[ended]).tolist(),
+            terminated[ended].tolist(),
+            strict=True,
+        )
+        episodes = [Episode._make(row) for row in rows]
+        self.episode_counts[ended] += 1
+        self._restart(ended)
+        return episodes
+
+    def _restart(self, indices: np.ndarray) -> None:
+        self._episode_indices[indices] += 1
+        self._returns[indices] = 0.0
+        self._started[indices] = self._clock
+        self._begin(indices)
+        self._schedule_limit()
+
+    def _schedule_limit(self) -> None:
+        # Endings by time are looked for only when the oldest episode can have reached the limit.
+        never = np.iinfo(np.int64).max
+        self._next_limit = int(never if self._limit is None else self._started.min() + self._limit)
+
+    def get_state(self) -> dict[str, Any]:
+        """Copies of the state arrays, the generator's state as JSON, and the bookkeeping of open episodes."""
+        return {
+            "arrays": {name: array.copy() for name, array in self._arrays().items()},
+            "lengths": self._clock - self._started,
+            "returns": self._returns.copy(),
+            "episode_indices": self._episode_indices.copy(),
+            "episode_counts": self.episode_counts.copy(),
+            "generator": json.dumps(self._generator.bit_generator.state),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue exactly where `get_state` was called."""
+        if len(state["lengths"]) != self.num_envs:
+            raise ConfigError(
+                f"The saved state of {self.spec.id} has {len(state['lengths'])} environments, this one {self.num_envs}."
+            )
+        for name, array in self._arrays().items():
+            array[...] = state["arrays"][name]
+        self._clock = int(np.max(state["lengths"]))
+        self._started[:] = self._clock - np.asarray(state["lengths"])
+        self._returns[:] = state["returns"]
+        self._episode_indices[:] = state["episode_indices"]
+        self.episode_counts[:] = state["episode_counts"]
+        self._generator.bit_generator.state = json.loads(state["generator"])
+        self._schedule_limit()
+        self._observe(self._turn)

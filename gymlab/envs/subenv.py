@@ -1,0 +1,154 @@
+"""One environment of a vector: seeded for each episode, counted on its own reward, able to replay itself.
+
+The stack, from the inside:
+
+    environment -> EpisodeRecorder (own reward, time limit) -> frame skip -> pixels -> wrappers of the config
+                -> image (gray, size, channels first) -> frame stack -> SubEnv (seeds, replay, flattening)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from gymlab.envs.spaces import Flattener, stored_space
+from gymlab.envs.step import Episode
+from gymlab.envs.vector import Seeds
+from gymlab.errors import EnvironmentFailure
+
+
+class EpisodeRecorder(gym.Wrapper):
+    """Sits right above the environment: sums its own reward, below any shaping, and applies the time limit."""
+
+    def __init__(self, env: gym.Env, max_episode_steps: int | None) -> None:
+        super().__init__(env)
+        self.env_return = 0.0
+        self.steps = 0
+        self._limit = max_episode_steps
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with empty sums."""
+        self.env_return = 0.0
+        self.steps = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step and count; the time limit truncates."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self.env_return += float(reward)
+        self.steps += 1
+        if self.steps == self._limit:
+            truncated = True
+        return observation, reward, terminated, truncated, info
+
+
+class SubEnv(gym.Wrapper):
+    """The outermost wrapper. Episode k is reset with the seed `seeds.child(purpose, env_index, k)`.
+
+    What a checkpoint needs is the number of the unfinished episode and its actions: the episode is reset with its seed
+    and replayed, and wrappers with a state of their own follow from the replay. A wrapper whose state outlives an
+    episode offers `get_state` and `set_state`.
+    """
+
+    def __init__(
+        self, env: gym.Env, recorder: EpisodeRecorder, *, seeds: Seeds | None, purpose: str, env_index: int
+    ) -> None:
+        super().__init__(env)
+        self.env_index = env_index
+        self.raw_observation_space = env.observation_space
+        self.observation_space = stored_space(env.observation_space)
+        flattener = Flattener(env.observation_space)
+        self._flatten = None if flattener.is_identity else flattener
+        self._recorder = recorder
+        self._seeds = seeds
+        self._purpose = purpose
+        self._actions: list[Any] = []
+        self._inner_step = env.step
+        self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
+        self.episode_index = -1
+        self.episodes_finished = 0
+        self.shaped_return = 0.0
+        self.length = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin the next episode with its own seed; a `seed` given wins only where no seed tree was."""
+        self.episode_index += 1
+        return self._begin(seed, options)
+
+    def _begin(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self._seeds is not None:
+            seed = self._seeds.child(self._purpose, self.env_index, self.episode_index).integer()
+        self._actions.clear()
+        self.shaped_return = 0.0
+        self.length = 0
+        observation, info = self.env.reset(seed=seed, options=options)
+        return observation if self._flatten is None else self._flatten(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take one action and remember it for a replay."""
+        observation, reward, terminated, truncated, info = self._inner_step(action)
+        self._actions.append(action)
+        self.shaped_return += float(reward)
+        self.length += 1
+        if self._flatten is not None:
+            observation = self._flatten(observation)
+        return observation, reward, terminated, truncated, info
+
+    def finish(self, terminated: bool) -> Episode:
+        """The episode that has just ended."""
+        self.episodes_finished += 1
+        return Episode(
+            self.env_index,
+            self.episode_index,
+            self._recorder.env_return,
+            self.shaped_return,
+            self.length,
+            bool(terminated),
+        )
+
+    def reseed(self, seeds: Seeds) -> None:
+        """Number episodes anew, from another tree of seeds."""
+        self._seeds = seeds
+        self.episode_index = -1
+        self.episodes_finished = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Which episode is open, its actions so far, and the state of wrappers that outlive an episode."""
+        return {
+            "episode_index": self.episode_index,
+            "episodes_finished": self.episodes_finished,
+            "shaped_return": self.shaped_return,
+            "actions": np.asarray(self._actions),
+            "wrappers": {str(depth): keeper.get_state() for depth, keeper in enumerate(self._keepers)},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Replay the open episode; returns its newest observation and info."""
+        self.episode_index = int(state["episode_index"])
+        self.episodes_finished = int(state["episodes_finished"])
+        observation, info = self._begin()
+        discrete = isinstance(self.action_space, gym.spaces.Discrete)
+        actions = np.asarray(state["actions"])
+        for position, action in enumerate(actions.tolist() if discrete else actions):
+            observation, _, terminated, truncated, info = self.step(action)
+            if terminated or truncated:
+                raise EnvironmentFailure(
+                    f"The replay of episode {self.episode_index} of environment {self.env_index} ended at step "
+                    f"{position + 1} of {len(actions)}: the environment does not repeat itself from the same seed."
+                )
+        # Shaping may depend on what wrappers had seen before, so its sum is taken from the state, not from the replay.
+        self.shaped_return = float(state["shaped_return"])
+        for depth, keeper in enumerate(self._keepers):
+            keeper.set_state(state["wrappers"][str(depth)])
+        return observation, info
+
+
+def _layers(env: gym.Env) -> list[Any]:
+    layers: list[Any] = []
+    while True:
+        layers.append(env)
+        if not isinstance(env, gym.Wrapper):
+            return layers
+        env = env.env

@@ -4,69 +4,44 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
+from gymlab.config.model import Frozen
+from gymlab.config.schedules import Scalar, Schedule
 
-class Frozen(BaseModel):
-    """Base of every config model: no unknown keys, no changes after construction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
-
-
-class Schedule(Frozen):
-    """A number that changes over the run. Positions up to 1 are fractions of the budget, above 1 absolute env steps."""
-
-    start: float
-    """Value before and at the start position."""
-    end: float = 0.0
-    """Value at and after the end position."""
-    from_: float = Field(0.0, alias="from")
-    """Position where the change begins."""
-    to: float = 1.0
-    """Position where the change ends."""
-    schedule: Literal["linear", "cosine", "exponential"] = "linear"
-    """Shape of the change."""
-    warmup: float = 0.0
-    """Fraction of the span over which the value first rises linearly from 0 to `start`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True)
-
-
-Scalar = float | Schedule
-"""A hyperparameter that may be scheduled and changed while a run goes on."""
+__all__ = [
+    "Config",
+    "Frozen",
+    "HookSpec",
+    "Phase",
+    "PlateauIntervention",
+    "Scalar",
+    "Schedule",
+    "Spec",
+    "Training",
+    "Until",
+]
 
 
 class Spec(Frozen):
-    """What is known about the environment: for people, and for the threshold that means solved."""
+    """What is known about the environment: for people, and for the threshold that means solved. Any further key is kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
+    description: str = ""
+    """What the task is, in a sentence."""
     returns: dict[str, Any] = Field(default_factory=dict)
-
-
-class Phase(Frozen):
-    """A stage of the curriculum. Keys this class does not know reach the workflow in `options`."""
-
-    name: str
-    type: Literal["online", "offline", "eval_only"]
-    hooks: tuple[HookSpec, ...]
-    """Hooks in the order in which they are called."""
-    duration_steps: int | None = None
-    duration_updates: int | None = None
-    duration_cycles: int | None = None
-    until: Until | None = None
-    buffer: str | None = None
-    """Name of the buffer that collected data goes to and batches come from."""
-    options: dict[str, Any] = Field(default_factory=dict)
+    """What an episode's return means; `threshold_solved` is the return that counts as solved."""
 
 
 class HookSpec(Frozen):
     """One hook of a phase, with how often it runs in a cycle."""
 
     name: str
-    times: int = 1
+    """Method of the workflow."""
+    times: Annotated[int, Field(ge=1)] = 1
     """Calls a cycle."""
-    ratio: float | None = None
+    ratio: Annotated[float, Field(gt=0)] | None = None
     """Updates per environment step; the fraction left over is saved."""
 
 
@@ -74,14 +49,64 @@ class Until(Frozen):
     """A phase may end when a metric reaches a value."""
 
     metric: str
+    """Name as in the metrics file, e.g. `val/roll/ep_rew/mean`."""
     at_least: float | None = None
+    """The phase ends when the metric is this or more."""
     at_most: float | None = None
+    """The phase ends when the metric is this or less."""
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> Until:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("`until` needs `at_least` or `at_most`")
+        return self
+
+
+class Phase(Frozen):
+    """A stage of the curriculum. Keys this class does not know reach the workflow in `options`."""
+
+    name: str
+    """Unique within the curriculum."""
+    type: Literal["online", "offline", "eval_only"]
+    """Whether the phase steps environments, only learns, or only evaluates; decides the default hooks."""
+    hooks: Annotated[tuple[HookSpec, ...], Field(min_length=1)]
+    """Hooks in the order in which they are called."""
+    duration_steps: Annotated[int, Field(ge=1)] | None = None
+    """Environment steps after which the phase ends; the first duration met ends it, none: it ends with the budget."""
+    duration_updates: Annotated[int, Field(ge=1)] | None = None
+    """Gradient steps after which the phase ends."""
+    duration_cycles: Annotated[int, Field(ge=1)] | None = None
+    """Cycles of hooks after which the phase ends."""
+    until: Until | None = None
+    """A metric that ends the phase."""
+    buffer: str | None = None
+    """Name of the buffer that collected data goes to and batches come from."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Every other key: handed to the workflow with the phase."""
 
 
 class Training(Frozen):
     """The curriculum."""
 
     phases: tuple[Phase, ...] = ()
+    """Phases in order; none: the algorithm's own."""
+    resume_path: str | None = None
+    """Run or checkpoint to go on from."""
+
+
+class PlateauIntervention(Frozen):
+    """What to change when a metric stops improving."""
+
+    metric: str
+    """Metric that is watched."""
+    window: Annotated[int, Field(ge=1)] = 10
+    """Epochs over which an improvement is looked for."""
+    min_improvement: float = 0.0
+    """Rise within the window that counts as an improvement."""
+    set: dict[str, float | str]
+    """New values by hyperparameter; text such as "*0.5" multiplies the present one."""
+    cooldown: Annotated[int, Field(ge=0)] = 0
+    """Epochs to wait after a change."""
 
 
 class Config(Frozen):
@@ -89,68 +114,128 @@ class Config(Frozen):
 
     # What is trained on what
     env_id: str
+    """Environment: a Gymnasium id or one of the families (`ALE/Pong-v5`, `VizDoom-Basic-v0`, `Bandit-v0`)."""
     algo_id: str
+    """Algorithm: a workflow's registered name."""
     variant: str = ""
+    """Section of the environment's file that this config came from."""
     project_id: str = ""
+    """Name under which runs of this environment are grouped; the stem of the file unless given."""
     description: str = ""
+    """What this variant is, in a sentence."""
     spec: Spec = Spec()
+    """What is known about the environment."""
     seed: Annotated[int, Field(ge=0)] = 42
+    """Root of all randomness; training, evaluation and test have streams of their own."""
 
     # Environments
     n_envs: Annotated[int, Field(ge=1)] = 1
+    """Environments stepped together; `auto`, or none in a file, is the number of cores."""
     vectorization_mode: Literal["auto", "native", "sync", "async"] = "auto"
+    """How they are stepped: by one array program, one after the other, in processes, or what measures fastest."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment itself."""
     env_wrappers: tuple[dict[str, Any], ...] = ()
+    """Wrappers in order: `id` is the registered name, the other keys its arguments."""
     max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """Steps after which an episode is truncated; none: the environment's own limit."""
     obs_type: Literal["vector", "rgb", "ram", "objects"] | None = None
+    """What is observed, where an environment offers a choice."""
     frame_stack: Annotated[int, Field(ge=1)] = 1
+    """Newest observations shown together."""
     frame_skip: Annotated[int, Field(ge=1)] = 1
+    """Times each action is repeated."""
     grayscale_obs: bool = False
-    resize_obs: tuple[int, int] | None = None
+    """Show images without colour."""
+    resize_obs: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    """Height and width that images are resized to; `true` is 84x84."""
     normalize_obs: Literal["off", "rolling", "static"] = "off"
+    """Observations by running mean and variance (`rolling`), by the bounds of the space (`static`), or as they are."""
     normalize_reward: bool = False
+    """Divide the reward shown to the agent by the running deviation of the discounted return."""
     render_mode: str | None = None
+    """Render mode of training environments."""
 
     # Budget
     max_env_steps: Annotated[int, Field(ge=1)] | None = None
+    """Environment steps of the whole run, over all environments; rounded to a multiple of `n_envs`."""
     max_epochs: Annotated[int, Field(ge=1)] | None = None
+    """Epochs of the whole run."""
     epoch_env_steps: Annotated[int, Field(ge=1)] | None = None
     """Environment steps in an epoch; none: one cycle of hooks is an epoch."""
 
     # Evaluation
     eval_freq_epochs: Annotated[int, Field(ge=1)] | None = None
-    eval_warmup_epochs: Annotated[float, Field(ge=0)] = 0
+    """Epochs between evaluations; none or 0: no evaluation."""
+    eval_warmup_epochs: Annotated[int, Field(ge=0)] = 0
+    """Epochs without evaluation at the start; in a file, a value between 0 and 1 is a fraction of all epochs."""
     eval_episodes: Annotated[int, Field(ge=1)] = 100
+    """Episodes an evaluation plays."""
     eval_deterministic: bool = True
+    """Evaluate the most likely action instead of a sampled one."""
     eval_recording_freq_epochs: Annotated[int, Field(ge=1)] | None = None
+    """Epochs between recorded videos; none: the final evaluation only."""
     eval_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """Steps after which an evaluation episode is cut."""
     eval_time_limit: Annotated[float, Field(gt=0)] = 600.0
     """Seconds an evaluation may take; episodes finished by then count."""
+    video: bool = True
+    """Record a video of the final agent."""
+    video_max_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Longest video that is recorded."""
     reward_threshold: float | None = None
+    """Return that counts as solved; none: the spec's, or the environment's own."""
     early_stop_on_eval_threshold: bool | float = True
+    """Stop when an evaluation reaches the threshold (true) or the number given."""
     early_stop_on_train_threshold: bool | float = False
+    """Stop when the training episodes reach the threshold (true) or the number given."""
+    plateau_interventions: tuple[PlateauIntervention, ...] = ()
+    """Hyperparameters to change when a metric stops improving."""
 
     # Run
     checkpoint_minutes: Annotated[float, Field(gt=0)] = 5.0
+    """Minutes between checkpoints, besides those at each evaluation and stop."""
     keep_checkpoints: Annotated[int, Field(ge=1)] = 3
+    """Newest checkpoints that are kept, besides the best and the last."""
     init_from_run: str | None = None
+    """Weights to begin with: `id`, `id/@best`, `id/@last`, `id/epoch=13`, `@last/@best`."""
     quiet: bool = False
+    """Print the report only."""
     enable_tensorboard: bool = False
+    """Write TensorBoard files into the run."""
     enable_wandb: bool = False
+    """Log to Weights & Biases."""
 
     # Hardware
     accelerator: str = "auto"
-    devices: int | str = 1
+    """Device kind: auto, cpu, gpu, mps."""
+    devices: Annotated[int, Field(ge=1)] | str = 1
+    """Number of devices."""
     precision: str = "32-true"
+    """Number format, in Fabric's words: 32-true, bf16-mixed, 16-mixed."""
     torch_threads: Annotated[int, Field(ge=1)] | None = None
     """Torch threads; none: one for small networks, all cores for convolutions."""
 
     # Composed experiments
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Values that other keys refer to as `${params.name}`."""
+    dims: dict[str, Any] = Field(default_factory=dict)
+    """Sizes that other keys refer to as `${_dims.name}`; written `_dims` in files."""
     components: dict[str, Any] = Field(default_factory=dict)
+    """Networks and models by name, each with a registered `_target_`."""
     controllers: dict[str, Any] = Field(default_factory=dict)
+    """Controllers by name, each with a registered `_target_`."""
     buffers: dict[str, Any] = Field(default_factory=dict)
+    """Buffers by name, each with a registered `_target_`."""
     optimizers: dict[str, Any] = Field(default_factory=dict)
+    """Optimizers by name; the parameters are bound at set-up."""
     training: Training = Training()
+    """The curriculum."""
 
-
-Phase.model_rebuild()
+    @property
+    def solved_threshold(self) -> float | None:
+        """The return that means solved, as far as the config knows: its own, else its spec's."""
+        if self.reward_threshold is not None:
+            return self.reward_threshold
+        declared = self.spec.returns.get("threshold_solved")
+        return float(declared) if isinstance(declared, int | float) else None

@@ -1,0 +1,130 @@
+"""Values that follow from others: cores, family defaults, batch, budget, warm-up; and the rules between fields."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from gymlab.config.environment_ids import family_defaults
+from gymlab.config.schedules import Schedule
+from gymlab.config.schema import Config
+from gymlab.config.validation import default_of, fit, located, model_annotation
+from gymlab.config.yaml_reader import Located
+from gymlab.errors import ConfigError
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def derive(tree: Located, schema: type[BaseModel], place: str, notices: list[str], *, fit_batch: bool) -> None:
+    """Fill in and resolve, in place. What has the wrong type is left for validation to name."""
+    for key, value in family_defaults(str(tree.get("env_id", "")), tree.get("obs_type")).items():
+        architecture_given = key == "model_id" and any(
+            tree.get(name) for name in ("policy", "hidden_dims", "policy_kwargs")
+        )
+        if key in schema.model_fields and key not in tree and not architecture_given:
+            tree[key] = value
+    if tree.get("n_envs") in (None, "auto"):
+        tree["n_envs"] = cores()
+    for key in tree:
+        tree[key] = fit(tree[key], model_annotation(schema, key))
+    _round_budget(tree)
+    if "batch_size" in schema.model_fields and "n_steps" in schema.model_fields:
+        _resolve_batch(tree, schema, place, notices, fit_batch=fit_batch)
+    _resolve_warmup(tree, schema, place)
+
+
+def _integer(tree: Mapping[str, Any], key: str, schema: type[BaseModel]) -> int | None:
+    """A positive whole number from the tree or the schema's default, or None."""
+    value = tree[key] if key in tree else default_of(schema, key) if key in schema.model_fields else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _round_budget(tree: Located) -> None:
+    budget, n_envs = tree.get("max_env_steps"), tree.get("n_envs")
+    if isinstance(budget, int) and isinstance(n_envs, int) and not isinstance(budget, bool) and min(budget, n_envs) > 0:
+        tree["max_env_steps"] = max(n_envs, (2 * budget + n_envs) // (2 * n_envs) * n_envs)
+
+
+def _resolve_batch(tree: Located, schema: type[BaseModel], place: str, notices: list[str], *, fit_batch: bool) -> None:
+    n_envs, n_steps = _integer(tree, "n_envs", schema), _integer(tree, "n_steps", schema)
+    batch = tree["batch_size"] if "batch_size" in tree else default_of(schema, "batch_size")
+    if n_envs is None or n_steps is None or isinstance(batch, bool) or not isinstance(batch, int | float) or batch <= 0:
+        return
+    rollout = n_envs * n_steps
+    if batch <= 1:
+        batch = max(1, math.floor(rollout * batch))
+    elif isinstance(batch, float):
+        return
+    if rollout % batch:
+        divisors = divisors_of(rollout)
+        if not fit_batch and "batch_size" in tree:
+            nearest = sorted(divisors, key=lambda size: abs(size - batch))[:2]
+            sizes = " or ".join(str(size) for size in sorted(nearest))
+            raise ConfigError(
+                f"{located(tree, 'batch_size', place)}: batch_size {batch} does not divide the rollout of "
+                f"{n_envs} envs x {n_steps} steps = {rollout}. Nearest that do: {sizes} (or a fraction such as 0.25)."
+            )
+        batch = max(size for size in divisors if size <= batch)
+        notices.append(f"batch_size is {batch}, so that it divides the rollout of {rollout}.")
+    tree["batch_size"] = int(batch)
+
+
+def divisors_of(whole: int) -> list[int]:
+    """Every size that divides `whole`, in order."""
+    low = [number for number in range(1, math.isqrt(whole) + 1) if whole % number == 0]
+    return sorted({*low, *(whole // number for number in low)})
+
+
+def _resolve_warmup(tree: Located, schema: type[BaseModel], place: str) -> None:
+    warmup = tree.get("eval_warmup_epochs")
+    if not isinstance(warmup, float) or not 0 < warmup < 1:
+        return
+    epochs = _epochs(tree, schema)
+    if epochs is None:
+        raise ConfigError(
+            f"{located(tree, 'eval_warmup_epochs', place)}: eval_warmup_epochs {warmup:g} is a fraction of the epochs, and their "
+            "number is not known: set max_env_steps or max_epochs, or give whole epochs."
+        )
+    tree["eval_warmup_epochs"] = math.floor(epochs * warmup)
+
+
+def _epochs(tree: Mapping[str, Any], schema: type[BaseModel]) -> float | None:
+    limits: list[float] = []
+    if (most := _integer(tree, "max_epochs", schema)) is not None:
+        limits.append(most)
+    budget, steps = _integer(tree, "max_env_steps", schema), _epoch_env_steps(tree, schema)
+    if budget is not None and steps is not None:
+        limits.append(budget / steps)
+    return min(limits, default=None)
+
+
+def _epoch_env_steps(tree: Mapping[str, Any], schema: type[BaseModel]) -> int | None:
+    given = _integer(tree, "epoch_env_steps", schema)
+    n_envs, n_steps = _integer(tree, "n_envs", schema), _integer(tree, "n_steps", schema)
+    return given or (n_envs * n_steps if n_envs and n_steps else None)
+
+
+def budget_of(config: Config) -> int | None:
+    """Env steps of the whole run as far as the config tells: its budget, or its epochs times the steps of one."""
+    tree = {name: getattr(config, name) for name in type(config).model_fields}
+    steps = _epoch_env_steps(tree, type(config))
+    by_epochs = config.max_epochs * steps if config.max_epochs and steps else None
+    return min((limit for limit in (config.max_env_steps, by_epochs) if limit is not None), default=None)
+
+
+def check_schedules(config: Config, tree: Mapping[str, Any], place: str) -> None:
+    """Every schedule must have a span that the budget gives a meaning."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Schedule):
+            try:
+                value.span(budget_of(config))
+            except ConfigError as error:
+                raise ConfigError(f"{located(tree, name, place)}: `{name}`: {error}.") from error

@@ -1,0 +1,89 @@
+"""A config back into plain data: what a run stores, what `--cfg job` prints, and how two configs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from gymlab.config.derive import check_schedules
+from gymlab.config.environment_ids import check_module
+from gymlab.config.load import SchemaOf
+from gymlab.config.names import algorithm_name, known_names
+from gymlab.config.schema import Config
+from gymlab.config.targets import check_targets
+from gymlab.config.validation import check_keys, default_of, describe_type, validate
+from gymlab.errors import ConfigError
+
+
+def dump(config: Config) -> dict[str, Any]:
+    """Every field as JSON-able data; `from_dict` gives back an equal config."""
+    return config.model_dump(mode="json", by_alias=True)
+
+
+def from_dict(data: Mapping[str, Any], schema_of: SchemaOf, place: str = "config") -> Config:
+    """The config that `dump` was given. Nothing is derived anew, and nothing in it can import or run code."""
+    algo = data.get("algo_id")
+    if not isinstance(algo, str) or not isinstance(data.get("env_id"), str):
+        raise ConfigError(f"{place}: is no config: `env_id` and `algo_id` are missing or no text.")
+    schema = schema_of(algorithm_name(algo))
+    check_keys(data, known_names(schema.model_fields), place)
+    check_module(data["env_id"], "", place)
+    check_targets(data, place)
+    config = validate(schema, data, place)
+    check_schedules(config, data, place)
+    return config
+
+
+def to_yaml(config: Config) -> str:
+    """The resolved whole as YAML, as `--cfg job` prints it: loading this text gives an equal config."""
+    data = dump(config)
+    rollout = config.n_envs * getattr(config, "n_steps", 1)
+    if data.get("batch_size") == 1 and rollout > 1:
+        # A 1 in a file is the fraction 1, the whole rollout; as a fraction it stays a single sample.
+        data["batch_size"] = 1 / rollout
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+
+
+def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
+    """Dotted keys whose values differ, with both values; a key that one side lacks is None there."""
+    before, after = _flat(dump(old)), _flat(dump(new))
+    keys = dict.fromkeys([*before, *after])
+    return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            result |= _flat(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
+
+
+@dataclass(frozen=True)
+class FieldDescription:
+    """One field for a reference page or `--help`."""
+
+    name: str
+    type: str
+    default: Any
+    required: bool
+    description: str
+
+
+def describe_fields(schema: type[Config]) -> list[FieldDescription]:
+    """Every field of a config class in order, with its type in words and its docstring."""
+    return [
+        FieldDescription(
+            name=name,
+            type=describe_type(field.annotation, field.metadata),
+            default=default_of(schema, name),
+            required=field.is_required(),
+            description=field.description or "",
+        )
+        for name, field in schema.model_fields.items()
+    ]

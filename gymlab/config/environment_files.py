@@ -1,0 +1,215 @@
+"""Environment files: where they are found, their sections, and what a section inherits.
+
+The user's files lie on top of ours: roots are searched in order (`--config-dir`, `./conf`, `./config`, the package), so a file of the same
+name adds its variants to ours, and a variant of the same name replaces ours as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gymlab.config.names import algorithm_name, file_stem, is_field
+from gymlab.config.yaml_reader import Located, Where, read_yaml
+from gymlab.errors import ConfigError, did_you_mean
+
+PACKAGE_CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+def search_roots(config_dir: Path | None = None) -> list[Path]:
+    """Directories that hold config files, the strongest first."""
+    if config_dir is not None and not config_dir.is_dir():
+        raise ConfigError(f"--config-dir {config_dir}: there is no such directory.")
+    candidates = [config_dir, Path("conf"), Path("config"), PACKAGE_CONF]
+    roots: list[Path] = []
+    for candidate in candidates:
+        if candidate is not None and candidate.is_dir() and candidate.resolve() not in roots:
+            roots.append(candidate.resolve())
+    return roots
+
+
+@dataclass(frozen=True)
+class EnvironmentFile:
+    """One file: its base, its variants, and the names under which it is looked up."""
+
+    path: Path
+    document: Located
+
+    @cached_property
+    def base(self) -> Located:
+        """What every variant begins with: `_base`, and over it the config fields at the root."""
+        base = Located()
+        declared = self.document.get("_base")
+        if isinstance(declared, Located):
+            base.lay(declared)
+        for key, value in self.document.items():
+            if is_field(key) and key != "defaults":
+                base.put(key, value, self.document.where.get(key))
+        return base
+
+    @cached_property
+    def sections(self) -> dict[str, Located]:
+        """Every mapping at the root that is no field, anchors included."""
+        mappings = {
+            key: value for key, value in self.document.items() if isinstance(value, Located) and not is_field(key)
+        }
+        if "algo_id" in self.document and not any(not key.startswith("_") for key in mappings):
+            name = str(self.document.get("variant") or self.document["algo_id"])
+            mappings[name] = Located(self.document)
+        return mappings
+
+    @cached_property
+    def variants(self) -> list[str]:
+        """Sections that can be trained."""
+        return [name for name in self.sections if not name.startswith("_")]
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Env ids, project ids and the stem, as file stems."""
+        found = {self.path.stem}
+        for mapping in [self.base, *self.sections.values()]:
+            found |= {str(mapping[key]) for key in ("env_id", "project_id") if mapping.get(key)}
+        return {file_stem(name) for name in found}
+
+    def variant_for(self, wanted: str) -> str | None:
+        """The section that a name asks for: its own name, with the environment's before it, or another spelling."""
+        for name in (wanted, algorithm_name(wanted)):
+            for variant in self.variants:
+                prefixed = any(file_stem(variant) == f"{prefix}_{name}" for prefix in self.names)
+                if name in (variant, algorithm_name(variant)) or prefixed:
+                    return variant
+        return None
+
+    def start(self) -> Located:
+        """What an algorithm without a variant of its own begins with: the base, or the anchor that names the environment."""
+        if self.base.get("env_id"):
+            return Located(self.base)
+        anchors = [mapping for name, mapping in self.sections.items() if mapping.get("env_id")]
+        return Located(self.base).lay(anchors[0]) if anchors else Located(self.base)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a file, with all it inherits."""
+
+    fields: Located
+    variant: str
+    path: Path | None
+    legacy: bool = False
+
+    @property
+    def place(self) -> str:
+        """How errors name it."""
+        name = self.path.name if self.path else "no file"
+        return f"{name}, variant {self.variant}" if self.variant else name
+
+
+class Library:
+    """All environment files on the search path."""
+
+    def __init__(self, roots: list[Path], notices: list[str]) -> None:
+        self.roots = roots
+        self.notices = notices
+        self._files: dict[Path, EnvironmentFile | None] = {}
+
+    def open(self, path: Path) -> EnvironmentFile:
+        """A file by its path."""
+        known = self._files.get(path)
+        if known is None:
+            known = self._files[path] = EnvironmentFile(path, read_yaml(path, self.notices))
+        return known
+
+    def _try_open(self, path: Path) -> EnvironmentFile | None:
+        """A file that was not asked for by name: if it does not load, that is told and it is passed over."""
+        if path not in self._files:
+            try:
+                self.open(path)
+            except ConfigError as error:
+                self._files[path] = None
+                self.notices.append(f"Passed over: {error}")
+        return self._files[path]
+
+    def paths(self, root: Path) -> list[Path]:
+        """Environment files of a root: below `environments/`, or the directory's own files when it has no such folder."""
+        folder = root / "environments"
+        if folder.is_dir():
+            return sorted(folder.rglob("*.yaml")) + sorted(folder.rglob("*.yml"))
+        return sorted(path for path in root.glob("*.yaml") if path.name != "metrics.yaml")
+
+    def files(self) -> Iterator[EnvironmentFile]:
+        """Every readable environment file, the strongest root first."""
+        for root in self.roots:
+            for path in self.paths(root):
+                if (file := self._try_open(path)) is not None:
+                    yield file
+
+    def matching(self, environment: str) -> Iterator[EnvironmentFile]:
+        """Files of an environment; within a root the one that carries its name comes first."""
+        stem = file_stem(environment)
+        for root in self.roots:
+            paths = self.paths(root)
+            named = [path for path in paths if path.stem == stem]
+            for path in named:
+                yield self.open(path)
+            for path in paths:
+                file = None if path in named else self._try_open(path)
+                if file is not None and stem in file.names:
+                    yield file
+
+    def find(self, environment: str, variant: str) -> Section | None:
+        """The section `environment:variant`, from environment files or a legacy `hyperparams/<algo>.yaml`."""
+        for file in self.matching(environment):
+            name = file.variant_for(variant)
+            if name is not None:
+                return Section(self.inherited(file, name), _short(name, file), file.path)
+        return self._find_legacy(environment, algorithm_name(variant))
+
+    def _find_legacy(self, environment: str, algorithm: str) -> Section | None:
+        for root in self.roots:
+            path = root / "hyperparams" / f"{algorithm}.yaml"
+            file = self._try_open(path) if path.is_file() else None
+            for name in file.variants if file else ():
+                if file_stem(name) == file_stem(environment):
+                    fields = self.inherited(file, name)  # type: ignore[arg-type]
+                    fields = Located({"env_id": name, "project_id": name, "algo_id": algorithm}).lay(fields)
+                    return Section(fields, algorithm, path, legacy=True)
+        return None
+
+    def inherited(self, file: EnvironmentFile, name: str, chain: tuple[str, ...] = ()) -> Located:
+        """A section over its parents over the file's base. Of several parents the later ones are stronger."""
+        step = f"{file.path.name}:{name}"
+        if step in chain:
+            raise ConfigError(f"Circular inheritance: {' -> '.join([*chain[chain.index(step) :], step])}.")
+        own = Located(file.sections[name])
+        fields = Located(file.base)
+        for key in ("inherits", "inherit_from"):
+            parents = own.pop(key, None) or ()
+            for parent in [parents] if isinstance(parents, str) else parents:
+                where = own.where.get(key)
+                parent_file, parent_name = self._parent(str(parent), file, where, name)
+                fields.lay(self.inherited(parent_file, parent_name, (*chain, step)))
+            fields.pop(key, None)
+        return fields.lay(own)
+
+    def _parent(self, name: str, file: EnvironmentFile, where: Where | None, child: str) -> tuple[EnvironmentFile, str]:
+        """A parent by name: in the same file, in files of the same environment, then anywhere."""
+        if name in file.sections:
+            return file, name
+        others = list(self.files())
+        for other in sorted(others, key=lambda candidate: candidate.path.stem != file.path.stem):
+            if other.path != file.path and name in other.sections:
+                return other, name
+        known = [section for other in [file, *others] for section in other.sections]
+        raise ConfigError(
+            f"{where or file.path.name} (variant {child}): inherits {name!r}, which is no section. {did_you_mean(name, known)}"
+        )
+
+
+def _short(name: str, file: EnvironmentFile) -> str:
+    """A variant's name without the environment's before it."""
+    for prefix in sorted(file.names, key=len, reverse=True):
+        if file_stem(name).startswith(f"{prefix}_"):
+            return name[len(prefix) + 1 :]
+    return name

@@ -1,0 +1,283 @@
+"""From the name of an experiment to one frozen config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymlab.config.derive import check_schedules, derive
+from gymlab.config.dialects import merge, rename, set_dotted, translate
+from gymlab.config.environment_files import Library, Section, search_roots
+from gymlab.config.environment_ids import check_known, check_module, current_id
+from gymlab.config.names import algorithm_name, known_names
+from gymlab.config.phases import parse_phases
+from gymlab.config.schema import Config
+from gymlab.config.targets import check_targets
+from gymlab.config.validation import located, validate
+from gymlab.config.yaml_reader import COMMAND_LINE, Located, Where, parse_value
+from gymlab.errors import ConfigError, did_you_mean
+
+DEFAULT_EXPERIMENT = "Bandit-v0:ppo"
+
+SchemaOf = Callable[[str], type[Config]]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A config, and what its user should know about how it came to be."""
+
+    config: Config
+    notices: tuple[str, ...]
+    """One line each: retired ids, fields without meaning, fields of another algorithm, files passed over."""
+    sources: tuple[str, ...]
+    """Files that the config came from."""
+
+
+def load(
+    experiment: str | None,
+    overrides: Sequence[str] = (),
+    *,
+    schema_of: SchemaOf,
+    algorithms: Sequence[str],
+    algo: str | None = None,
+    config_dir: Path | None = None,
+    env_kwargs: Sequence[str] = (),
+    sweep: Mapping[str, Any] | None = None,
+    debugger: bool = False,
+) -> Loaded:
+    """Resolve `env:variant` (or a file, or `experiment=name`) with everything laid on top: YAML, sweep, debugger, overrides.
+
+    Files are looked for in `config_dir`, `./conf`, `./config` and the package, in this order. A user's environment file lies on top of ours
+    of the same name: its variants are added, and a variant of the same name replaces ours. `None` is `Bandit-v0:ppo`. With `algo` any
+    environment id will do; the environment's file, if there is one, gives the spec and the base.
+    """
+    notices: list[str] = []
+    library = Library(search_roots(config_dir), notices)
+    section = _find(experiment or DEFAULT_EXPERIMENT, algo, library, algorithms, notices)
+    tree = rename(section.fields, section.place, notices)
+    _name_algorithm(tree, section, algorithms)
+    schema = schema_of(tree["algo_id"])
+    tree = _lay_on_top(tree, section.place, notices, sweep or {}, debugger, overrides, env_kwargs)
+    _name_environment(tree, section, experiment or "", overrides, library, notices)
+    config = resolve(tree, schema, section.place, notices, fit_batch=debugger, others=(schema_of, algorithms))
+    sources = (str(section.path),) if section.path else ()
+    return Loaded(config, tuple(dict.fromkeys(notices)), sources)
+
+
+def resolve(
+    tree: Located,
+    schema: type[Config],
+    place: str,
+    notices: list[str],
+    *,
+    fit_batch: bool = False,
+    others: tuple[SchemaOf, Sequence[str]] | None = None,
+) -> Config:
+    """A renamed tree into the schema: values translated and derived, unknown keys refused, types and rules checked."""
+    tree = translate(tree, schema)
+    _check_fields(tree, schema, place, notices, others)
+    derive(tree, schema, place, notices, fit_batch=fit_batch)
+    training = tree.get("training")
+    if isinstance(training, Mapping) and training.get("phases"):
+        phases = parse_phases(training["phases"], f"{place}, training.phases")
+        plain = [phase.model_dump(mode="json", by_alias=True) for phase in phases]
+        tree.put("training", {**training, "phases": plain}, tree.where.get("training"))
+    check_targets(tree, place)
+    config = validate(schema, tree, place)
+    check_schedules(config, tree, place)
+    return config
+
+
+def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[str], notices: list[str]) -> Section:
+    """The section an experiment's name means."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        return _section_of_path(path, algo, library)
+    if algo is not None:
+        return _section_with_algorithm(name, algorithm_name(algo), library, algorithms, notices)
+    environment, colon, variant = name.rpartition(":")
+    if not colon:
+        raise _incomplete(name, library)
+    for candidate in dict.fromkeys((environment, current_id(environment)[0])):
+        section = library.find(candidate, variant)
+        if section is not None:
+            return section
+    raise _unknown(environment, variant, library, algorithms)
+
+
+def _section_of_path(path: Path, algo: str | None, library: Library) -> Section:
+    """A file given by its path: a whole config, or an environment file with one variant."""
+    file = library.open(path)
+    variant = file.variant_for(algo) if algo else file.variants[0] if len(file.variants) == 1 else None
+    if variant is None:
+        raise ConfigError(
+            f"{path}: has the variants {', '.join(file.variants) or '(none)'}; choose one with --algo or a config dir."
+        )
+    return Section(library.inherited(file, variant), variant, path)
+
+
+def _section_with_algorithm(
+    name: str, algo: str, library: Library, algorithms: Sequence[str], notices: list[str]
+) -> Section:
+    """`Acrobot-v1 --algo ppo`: the variant of that name, else the file's base, else nothing but the id."""
+    if algo not in algorithms:
+        raise ConfigError(
+            f"Unknown algorithm {algo!r}. {did_you_mean(algo, algorithms)} Known: {', '.join(algorithms)}."
+        )
+    for candidate in dict.fromkeys((name, current_id(name)[0])):
+        section = library.find(candidate, algo)
+        if section is not None:
+            return section
+        for file in library.matching(candidate):
+            return Section(file.start().lay({"algo_id": algo}), algo, file.path)
+    check_known(current_id(name)[0], _environment_names(library))
+    return Section(Located({"env_id": name, "algo_id": algo, "project_id": name}), algo, None)
+
+
+def _environment_names(library: Library) -> list[str]:
+    return sorted({name for file in library.files() for name in file.names})
+
+
+def _variants(environment: str, library: Library) -> list[str]:
+    return list(dict.fromkeys(variant for file in library.matching(environment) for variant in file.variants))
+
+
+def _incomplete(name: str, library: Library) -> ConfigError:
+    """The error for an experiment without a variant."""
+    names = _environment_names(library)
+    lines = [f"{name!r} names no variant: write env:variant, e.g. {name}:ppo, or add --algo."]
+    matches = [match for match in names if name.lower() in match.lower()]
+    for match in matches[:8]:
+        lines.append(f"  {match}: {', '.join(_variants(match, library))}")
+    if not matches:
+        lines.append(did_you_mean(name, names) or "`gymlab list` shows all experiments.")
+    return ConfigError("\n".join(lines))
+
+
+def _unknown(environment: str, variant: str, library: Library, algorithms: Sequence[str]) -> ConfigError:
+    """The error for a variant or an environment that no file has."""
+    variants = _variants(environment, library)
+    if variants:
+        hint = did_you_mean(variant, variants)
+        return ConfigError(f"{environment} has no variant {variant!r}. {hint} It has: {', '.join(variants)}.")
+    names = _environment_names(library)
+    hint = did_you_mean(environment, names) or "`gymlab list` shows all experiments."
+    if algorithm_name(variant) in algorithms:
+        hint += f" For a Gymnasium id without a file: `gymlab train {environment} --algo {algorithm_name(variant)}`."
+    return ConfigError(f"No experiment file for the environment {environment!r}. {hint}")
+
+
+def _name_algorithm(tree: Located, section: Section, algorithms: Sequence[str]) -> None:
+    """The algorithm: as written, else the section's name when that is one."""
+    name = tree.get("algo_id") or section.variant
+    if algorithm_name(str(name)) not in algorithms:
+        if tree.get("algo_id"):
+            raise ConfigError(
+                f"{located(tree, 'algo_id', section.place)}: unknown algorithm {name!r}. "
+                f"{did_you_mean(str(name), algorithms)} Known: {', '.join(algorithms)}."
+            )
+        raise ConfigError(
+            f"{section.place}: has no algo_id, and its name is no algorithm. Known: {', '.join(algorithms)}."
+        )
+    tree["algo_id"] = algorithm_name(str(name))
+    tree["variant"] = section.variant
+
+
+def _name_environment(
+    tree: Located, section: Section, experiment: str, overrides: Sequence[str], library: Library, notices: list[str]
+) -> None:
+    """Retired ids, the project's name, and a spec from the environment's file when the variant has none."""
+    if not isinstance(tree.get("env_id"), str):
+        raise ConfigError(
+            f"{section.place}: has no env_id. Add `env_id: CartPole-v1` (or the like) at the root of the file."
+        )
+    check_module(tree["env_id"], " ".join([experiment, *overrides]), section.place)
+    tree["env_id"], notice = current_id(tree["env_id"])
+    if notice:
+        notices.append(notice)
+    if not tree.get("project_id"):
+        tree["project_id"] = section.path.stem if section.path else tree["env_id"]
+    if not tree.get("spec"):
+        for file in library.matching(tree["env_id"]):
+            if file.base.get("spec"):
+                tree.put("spec", file.base["spec"], file.base.where.get("spec"))
+                break
+
+
+def _lay_on_top(
+    tree: Located,
+    place: str,
+    notices: list[str],
+    sweep: Mapping[str, Any],
+    debugger: bool,
+    overrides: Sequence[str],
+    env_kwargs: Sequence[str],
+) -> Located:
+    """Sweep, debugger, overrides: in this order."""
+    for key, value in sweep.items():
+        if "." in key:
+            set_dotted(tree, key, value, "sweep")
+        else:
+            tree = merge(tree, rename(Located({key: value}), "sweep", notices))
+    if debugger:
+        tree = merge(tree, Located({"n_envs": 1, "vectorization_mode": "sync"}))
+        notices.append("A debugger is attached: one synchronous environment, and a batch that fits it.")
+    for text in overrides:
+        tree = _override(tree, text, notices)
+    for text in env_kwargs:
+        key, value = split_override(text, "--env-kwargs")
+        set_dotted(tree, f"env_kwargs.{key}", parse_value(value), "--env-kwargs")
+    return tree
+
+
+def split_override(text: str, place: str = COMMAND_LINE) -> tuple[str, str]:
+    """`key=value` in two; Hydra's `+key` and `++key` mean the same here."""
+    key, equals, value = text.partition("=")
+    key = key.strip().lstrip("+").strip()
+    if not equals or not key:
+        raise ConfigError(f"{place}: {text!r} is no key=value.")
+    return key, value
+
+
+def _override(tree: Located, text: str, notices: list[str]) -> Located:
+    if text.startswith("~"):
+        result = Located(tree)
+        result.pop(text[1:].partition("=")[0], None)
+        return result
+    key, value = split_override(text)
+    if "." in key:
+        set_dotted(tree, key, parse_value(value), f"command line, {text!r}")
+        return tree
+    layer = Located()
+    layer.put(key, parse_value(value), Where(COMMAND_LINE, 0))
+    return merge(tree, rename(layer, f"command line, {text!r}", notices))
+
+
+def _check_fields(
+    tree: Located,
+    schema: type[Config],
+    place: str,
+    notices: list[str],
+    others: tuple[SchemaOf, Sequence[str]] | None,
+) -> None:
+    """Unknown keys are errors; a file's fields of another algorithm are left out with a notice."""
+    for key in [key for key in tree if key not in schema.model_fields]:
+        owners = _owners(key, others) if others else []
+        where = located(tree, key, place)
+        if not owners:
+            hint = did_you_mean(key, known_names(schema.model_fields))
+            raise ConfigError(f"{where}: unknown key `{key}`. {hint}".rstrip())
+        algo = tree.get("algo_id")
+        if tree.where.get(key) == (COMMAND_LINE, 0):
+            raise ConfigError(
+                f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} has none. See `gymlab describe`."
+            )
+        notices.append(f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} does not use it.")
+        del tree[key]
+
+
+def _owners(key: str, others: tuple[SchemaOf, Sequence[str]]) -> list[str]:
+    schema_of, algorithms = others
+    return [name for name in algorithms if key in schema_of(name).model_fields]

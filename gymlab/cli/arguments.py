@@ -1,0 +1,127 @@
+"""Arguments that several commands share, and a parser whose errors teach."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from gymlab.errors import GymlabError, did_you_mean
+
+EXAMPLES_FORMATTER = argparse.RawDescriptionHelpFormatter
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises `GymlabError` instead of leaving by itself, and names the nearest option or choice."""
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Options may stand anywhere between the words, but for a command that has commands of its own."""
+        return self.parse_intermixed_args(words) if self._subparsers is None else self.parse_args(words)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the command line and where its help is."""
+        text = f"{message[:1].upper()}{message[1:]}. {self._nearest(message)}".rstrip()
+        raise GymlabError(f"{text}\n`{self.prog} --help` shows what can be given.")
+
+    def _nearest(self, message: str) -> str:
+        if unknown := re.search(r"unrecognized arguments: (-\S+)", message):
+            options = [option for action in self._actions for option in action.option_strings]
+            return did_you_mean(unknown[1].split("=")[0], options)
+        if choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            return did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+        return ""
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON on the output, and nothing else there"
+    )
+
+
+def add_runs_directory(parser: argparse.ArgumentParser) -> None:
+    """`--runs-dir`."""
+    parser.add_argument(
+        "--runs-dir", metavar="DIR", help="where runs are (default: $GYMLAB_RUNS, or runs below this directory)"
+    )
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """The experiment, its overrides, and where configs and plugins come from."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="EXPERIMENT key=value",
+        help="ENVIRONMENT:VARIANT such as CartPole-v1:ppo (default: Bandit-v0:ppo), then settings that lie on top of "
+        "its YAML; experiment=NAME takes a composed one",
+    )
+    parser.add_argument(
+        "--config-id", metavar="NAME", help="the experiment, or the variant of an environment given before"
+    )
+    parser.add_argument(
+        "--algo", metavar="NAME", help="algorithm for an environment that has no YAML or no variant chosen"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the run")
+    parser.add_argument(
+        "--max-env-steps", "--max-timesteps", type=_count, metavar="N", help="budget in environment steps; 1e5 works"
+    )
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="key=value", help="the same as a bare key=value; repeatable"
+    )
+    parser.add_argument(
+        "--env-kwargs", action="append", default=[], metavar="key=value", help="argument of the environment; repeatable"
+    )
+    parser.add_argument(
+        "--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and the shipped one"
+    )
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="module of yours that registers classes; repeatable",
+    )
+
+
+def resolve_keywords(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `gymlab.api.resolve` and `gymlab.api.train` are called with for these arguments."""
+    experiment, overrides = split_words(arguments.words, arguments.config_id)
+    keywords: dict[str, Any] = {
+        "experiment": experiment,
+        "algo": arguments.algo,
+        "overrides": [*overrides, *arguments.override],
+        "config_dir": arguments.config_dir,
+        "env_kwargs": arguments.env_kwargs,
+        "plugins": arguments.plugin,
+    }
+    fields = {"seed": arguments.seed, "max_env_steps": arguments.max_env_steps}
+    return keywords | {name: value for name, value in fields.items() if value is not None}
+
+
+def split_words(words: list[str], config_id: str | None = None) -> tuple[str | None, list[str]]:
+    """The experiment and the overrides; a first word with `=` in it is an override already."""
+    is_override = [("=" in word) or word.startswith("~") for word in words]
+    names = [word for word, override in zip(words, is_override, strict=True) if not override]
+    overrides = [word for word, override in zip(words, is_override, strict=True) if override]
+    if len(names) > 1:
+        raise GymlabError(
+            f"One experiment at a time: {names[0]!r} and {names[1]!r} were given. "
+            f"A setting is written key=value, e.g. {names[1]}=..., without spaces around the sign."
+        )
+    experiment = names[0] if names else None
+    if config_id is not None:
+        if experiment is not None and (":" in config_id or ":" in experiment):
+            raise GymlabError(
+                f"Two experiments were given: {experiment!r} and --config-id {config_id!r}. Leave one out."
+            )
+        experiment = config_id if experiment is None else f"{experiment}:{config_id}"
+    return experiment, overrides
+
+
+def _count(text: str) -> int:
+    """A whole number, also written 1e6 or 100_000."""
+    number = float(text.replace("_", ""))
+    if number != int(number) or number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(number)

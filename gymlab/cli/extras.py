@@ -1,0 +1,62 @@
+"""What gymlab's optional parts need, read from the package's own metadata, and whether it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+
+from packaging.requirements import Requirement
+
+DEVELOPMENT = "dev"
+"""The extra for working on gymlab itself: of no use to somebody who trains."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An optional part of gymlab."""
+
+    name: str
+    installed: dict[str, str]
+    """Version by package, of those that are there."""
+    missing: tuple[str, ...]
+
+    @property
+    def pip_line(self) -> str:
+        """The command that installs it."""
+        return f"pip install 'gymlab[{self.name}]'"
+
+
+def extras() -> list[Extra]:
+    """Every extra but the one for development."""
+    names = distribution("gymlab").metadata.get_all("Provides-Extra") or []
+    return [extra(name) for name in names if name != DEVELOPMENT]
+
+
+def extra(name: str) -> Extra:
+    """One extra: which of its packages are installed."""
+    found = {package: package_version(package) for package in dict.fromkeys(_packages("gymlab", name))}
+    installed = {package: number for package, number in found.items() if number is not None}
+    return Extra(name, installed, tuple(package for package in found if package not in installed))
+
+
+def package_version(name: str) -> str | None:
+    """The installed version; None when the package is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _packages(package: str, extra_name: str) -> Iterator[str]:
+    """Packages that an extra of a package asks for; an extra of an extra (`gymnasium[box2d]`) is followed."""
+    for line in distribution(package).requires or ():
+        requirement = Requirement(line)
+        always = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if always or (requirement.marker is not None and not requirement.marker.evaluate({"extra": extra_name})):
+            continue
+        if not requirement.extras or package_version(requirement.name) is None:
+            yield requirement.name
+            continue
+        for nested in sorted(requirement.extras):
+            yield from _packages(requirement.name, nested)

@@ -1,0 +1,98 @@
+"""`gymlab COMMAND ...`: finds the command's module, imports that one only, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from gymlab.cli.arguments import EXAMPLES_FORMATTER, Parser
+from gymlab.errors import GymlabError, did_you_mean
+
+COMMANDS = {
+    "train": "train an experiment, or several seeds of it",
+    "eval": "evaluate the agent of a run on fresh episodes",
+    "list": "environments with their variants, algorithms, runs",
+    "describe": "what a training would do, before it does it; the reference of all settings",
+    "report": "the report of a run, or a results table over many",
+    "doctor": "what is installed, what is missing, and the pip line for it",
+    "bench": "measure speed, alone and against other libraries",
+}
+"""Each command is the module of its name in `gymlab.cli`, imported when it is called."""
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+
+EXIT_CODES = """exit codes:
+  0    done
+  1    an error inside gymlab or an environment (with a traceback), or a seed of several that failed
+  2    something you can put right: the message names it and the fix
+  130  stopped by Ctrl-C (a training has saved itself); 143 likewise by SIGTERM
+  141  the program that read the output has gone"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; errors that are not the user's propagate."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except GymlabError as error:
+        from gymlab.cli.output import show_error
+
+        show_error(str(error))
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Hand the arguments to the command that the first one names."""
+    if not arguments or arguments[0].startswith("-"):
+        parser = top_level_parser()
+        parser.parse_args(arguments)
+        parser.print_help()
+        return DONE
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise GymlabError(
+            f"Unknown command {name!r}. {did_you_mean(name, COMMANDS)}\nCommands: {', '.join(COMMANDS)}. "
+            "`gymlab --help` says what they do."
+        )
+    command = importlib.import_module(f"gymlab.cli.{name}")
+    parser = Parser(
+        prog=f"gymlab {name}",
+        usage=getattr(command, "USAGE", None),
+        description=command.__doc__,
+        epilog="examples:\n" + command.EXAMPLES,
+        formatter_class=EXAMPLES_FORMATTER,
+        allow_abbrev=False,
+    )
+    command.add_arguments(parser)
+    parsed = parser.parse(rest)
+    parsed.argv = rest
+    return command.run(parsed)
+
+
+def top_level_parser() -> Parser:
+    """The parser of `gymlab --help` and `gymlab --version`."""
+    from gymlab import __version__
+
+    listing = "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
+    parser = Parser(
+        prog="gymlab",
+        usage="gymlab COMMAND ...",
+        description="One command trains any agent on any environment: gymlab train CartPole-v1:ppo\n\n"
+        f"commands:\n{listing}\n\n`gymlab COMMAND --help` explains a command with examples.",
+        epilog=EXIT_CODES,
+        formatter_class=EXAMPLES_FORMATTER,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gymlab {__version__}")
+    return parser

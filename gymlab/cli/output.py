@@ -1,0 +1,138 @@
+"""What commands print: tables and panels for people, JSON for programs, errors on one screen."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+
+class Screen(Console):
+    """A console that leaves a broken pipe to `main`, which knows the exit code for it."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error go on."""
+        raise BrokenPipeError
+
+
+def screen() -> Screen:
+    """The console on the output stream."""
+    return Screen(highlight=False)
+
+
+def error_screen() -> Screen:
+    """The console on the error stream: errors, notices, progress."""
+    return Screen(stderr=True, highlight=False)
+
+
+def show_error(message: str) -> None:
+    """A red panel in a terminal, plain lines in a log."""
+    console = error_screen()
+    if console.is_terminal:
+        console.print(Panel(Text(message), title="error", title_align="left", border_style="red"))
+    else:
+        console.print(Text(f"error: {message}"), soft_wrap=True)
+
+
+def show_notices(notices: Sequence[str]) -> None:
+    """What the user should know about what was read, on the error stream."""
+    for notice in notices:
+        error_screen().print(Text(f"note: {notice}", style="yellow"), soft_wrap=True)
+
+
+def show_text(text: str) -> None:
+    """Text as it is, whatever brackets and width it has."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on the output."""
+    sys.stdout.write(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def output_kept_clean(clean: bool = True) -> Iterator[None]:
+    """Send what libraries print to the error stream, so that JSON stands alone on the output."""
+    if not clean:
+        yield
+        return
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON has: paths become text, arrays lists, and what is not finite null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
+    """An empty table in the one style of all commands; columns named in `right` are aligned to the right."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", header_style="dim", overflow="fold")
+    return made
+
+
+def number(value: float) -> str:
+    """A setting for people: 61,440 or 0.0003."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def interval(result: Mapping[str, Any]) -> str:
+    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; the mean alone when there is no interval."""
+    from gymlab.metrics.statistics import format_number
+
+    if result.get("mean") is None:
+        return "-"
+    bounds = result.get("ci95")
+    mean = format_number(result["mean"])
+    return f"{mean} [{format_number(bounds[0])}, {format_number(bounds[1])}]" if bounds else mean
+
+
+def ago(moment: float | None) -> str:
+    """How long ago a time was: `just now`, `12 min ago`, `3 h ago`, `5 days ago`."""
+    if moment is None:
+        return "-"
+    seconds = max(0.0, time.time() - moment)
+    for unit, length in (("day", 86400), ("h", 3600), ("min", 60)):
+        count = int(seconds // length)
+        if count:
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''} ago"
+    return "just now"
+
+
+def size(count: float) -> str:
+    """`512 B`, `34.2 KB`, `1.5 MB`."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1024 or unit == "GB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Numbers as a line of eight heights."""
+    lowest, highest = min(values), max(values)
+    if highest == lowest:
+        return "▄" * len(values)
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int((value - lowest) / (highest - lowest) * 8))] for value in values)

@@ -1,0 +1,161 @@
+"""Show the report of a run, or a table of results over many runs, grouped by experiment."""
+
+from __future__ import annotations
+
+import argparse
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymlab.cli.arguments import add_json, add_runs_directory
+from gymlab.errors import GymlabError
+
+if TYPE_CHECKING:
+    from gymlab.engine.run import Run
+    from gymlab.metrics.report import RunResult
+
+USAGE = "gymlab report [REF ...] [options]"
+EXAMPLES = """  gymlab report                                        of the newest run
+  gymlab report my-run
+  gymlab report 'cartpole-*' 'acrobot-*'               a results table over all runs of these names
+  gymlab report 'cartpole-*' --markdown docs/results.md
+  gymlab report my-run --json"""
+
+BEGIN, END = "<!-- results begin -->", "<!-- results end -->"
+"""What is between these lines of a results page is written anew each time; the rest of the page stays."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "references",
+        nargs="*",
+        metavar="REF",
+        help="runs: @last (default), ID, a directory, or a pattern such as 'cartpole-*'",
+    )
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the results table into this page")
+    add_runs_directory(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show one report, or put many results together."""
+    from gymlab.engine.run import runs_directory
+
+    runs = find_runs(arguments.references or ["@last"], runs_directory(arguments.runs_dir))
+    patterns = any("*" in reference or "?" in reference for reference in arguments.references)
+    if len(runs) == 1 and arguments.markdown is None and not patterns:
+        return _show_one(runs[0], as_json=arguments.json)
+    return _show_many(runs, arguments.markdown, as_json=arguments.json)
+
+
+def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
+    """The runs that references and patterns mean, each once."""
+    from gymlab.engine.run import all_runs, find_run
+
+    found: dict[Path, Run] = {}
+    for reference in references:
+        if "*" in reference or "?" in reference:
+            matches = [run for run in all_runs(runs_dir) if fnmatchcase(run.id, reference)]
+            if not matches:
+                raise GymlabError(
+                    f"No run in {runs_dir} is called like {reference!r}. `gymlab list runs` shows what is there."
+                )
+        else:
+            matches = [find_run(reference, runs_dir)[0]]
+        found |= {run.dir.resolve(): run for run in matches}
+    return list(found.values())
+
+
+def _show_one(run: Run, *, as_json: bool) -> int:
+    from gymlab.cli.output import screen, show_json, show_text
+    from gymlab.cli.train import run_summary
+
+    if as_json:
+        show_json(run_summary(run))
+        return 0
+    path = run.dir / "report.md"
+    if not path.is_file():
+        state = f"{run.status} ({run.record['reason']})" if run.record.get("reason") else run.status
+        raise GymlabError(
+            f"Run {run.id} has no report: it is {state}. A report is written when a run comes to its end."
+        )
+    console = screen()
+    text = path.read_text(encoding="utf-8")
+    if console.is_terminal:
+        from rich.markdown import Markdown
+
+        console.print(Markdown(text))
+    else:
+        show_text(text)
+    return 0
+
+
+def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:
+    from gymlab.cli.output import screen, show_json, show_notices, show_text
+    from gymlab.metrics.report import results_table
+
+    results, left_out = collect_results(runs)
+    show_notices(left_out)
+    if not results:
+        raise GymlabError("None of these runs has a result: a run is evaluated when it comes to its end.")
+    text = results_table(results)
+    if page is not None:
+        write_page(page, text + "".join(f"\n- {line}" for line in left_out) + ("\n" if left_out else ""))
+    if as_json:
+        show_json({"results": [_result_row(result) for result in results], "left_out": left_out})
+    elif page is not None:
+        screen().print(f"{len(results)} runs written to {page}", markup=False)
+    else:
+        show_text(text)
+    return 0
+
+
+def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
+    """Results by experiment and seed, the newest run of each; and what was left out, with the reason."""
+    from gymlab.metrics.report import RunResult
+
+    newest: dict[tuple[str, int], Run] = {}
+    left_out = []
+    for run in sorted(runs, key=lambda run: run.record.get("started", 0.0)):
+        record = run.record
+        if run.status != "finished" or not run.result:
+            left_out.append(f"{run.id} is left out: {run.status}, {record.get('reason') or 'no result'}.")
+            continue
+        key = (record["experiment"], record["seed"])
+        if key in newest:
+            left_out.append(f"{newest[key].id} is left out: {run.id} is a newer run of the same seed.")
+        newest[key] = run
+    results = []
+    for (experiment, seed), run in newest.items():
+        record = run.record
+        results.append(
+            RunResult(
+                experiment=experiment,
+                seed=seed,
+                value=record["result"]["mean"],
+                env_steps=record["counters"]["env_steps"],
+                wall_seconds=record["seconds"],
+                command=record["command"],
+                commit=record.get("versions", {}).get("commit", "unknown"),
+                threshold=record["result"].get("threshold"),
+            )
+        )
+    return results, left_out
+
+
+def _result_row(result: RunResult) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in result.__dataclass_fields__}
+
+
+def write_page(page: Path, text: str) -> None:
+    """Put the table into a page, in place of the one it had."""
+    block = f"{BEGIN}\n{text}{END}\n"
+    try:
+        old = page.read_text(encoding="utf-8") if page.exists() else "# Results\n\n"
+        before, found, rest = old.partition(BEGIN)
+        after = rest.partition(END)[2].removeprefix("\n") if found else ""
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text((before if found else old.rstrip("\n") + "\n\n") + block + after, encoding="utf-8")
+    except OSError as error:
+        raise GymlabError(f"Cannot write {page}: {error.strerror}. Give another path with --markdown.") from error

@@ -1,0 +1,133 @@
+"""Train an experiment: its YAML, your settings on top, and one run directory that holds everything."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+from typing import TYPE_CHECKING, Any
+
+from gymlab.cli.arguments import add_experiment, add_json, add_runs_directory, resolve_keywords
+from gymlab.errors import GymlabError
+
+if TYPE_CHECKING:
+    from gymlab.engine.run import Run
+
+USAGE = "gymlab train [EXPERIMENT] [key=value ...] [options]"
+EXAMPLES = """  gymlab train                                          Bandit-v0:ppo, done in seconds
+  gymlab train CartPole-v1:ppo                          a shipped experiment
+  gymlab train CartPole-v1:ppo n_envs=16 policy_lr=lin_1e-3 --max-env-steps 50_000
+  gymlab train Acrobot-v1 --algo ppo                    any Gymnasium id, no YAML needed
+  gymlab train CartPole-v1:ppo --seeds 0-4 --jobs 2     five seeds, two at a time, with a table at the end
+  gymlab train CartPole-v1:ppo --cfg job                print what would be trained, as YAML
+  gymlab train CartPole-v1:ppo --init-from-run @last/@best
+  gymlab train my_pkg.envs:Maze-v0 --algo ppo --plugin my_pkg.networks
+  gymlab train --list-envs cart                         what can be trained"""
+
+SIGNAL_EXIT = 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_experiment(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the report at the end only")
+    parser.add_argument("--seeds", metavar="LIST", help="several seeds, each a run of its own: 0-4,7")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="with --seeds: how many train at the same time (default: 1)"
+    )
+    parser.add_argument(
+        "--run-id", metavar="ID", help="name of the run's directory (default: made from experiment, seed and time)"
+    )
+    parser.add_argument(
+        "--init-from-run", metavar="REF", help="begin with the parameters of a run: ID, ID/@best, ID/epoch=13, @last"
+    )
+    parser.add_argument(
+        "--list-envs", nargs="?", const="", metavar="WORD", help="list environments and variants, and exit"
+    )
+    parser.add_argument("--cfg", choices=["job"], help="print the resolved config as YAML, and exit")
+    parser.add_argument("--recorded-command", help=argparse.SUPPRESS)
+    add_runs_directory(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train one run or several seeds, or only show what would be."""
+    if arguments.list_envs is not None:
+        from gymlab.cli.list import show_environments
+
+        return show_environments(arguments.list_envs, arguments.config_dir, as_json=arguments.json)
+    if arguments.jobs is not None and arguments.seeds is None:
+        raise GymlabError(
+            "--jobs says how many seeds train at the same time; give them with --seeds, e.g. --seeds 0-4 --jobs 2."
+        )
+    if arguments.seeds is not None:
+        from gymlab.cli.seeds import train_seeds
+
+        return train_seeds(arguments, command_line(arguments))
+    if arguments.cfg:
+        return _show_config(arguments)
+    return _train(arguments)
+
+
+def train_keywords(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the experiment resolves from, with the settings that have an option of their own."""
+    keywords = resolve_keywords(arguments)
+    if arguments.quiet:
+        keywords["quiet"] = True
+    if arguments.init_from_run:
+        keywords["init_from_run"] = arguments.init_from_run
+    return keywords
+
+
+def command_line(arguments: argparse.Namespace) -> str:
+    """What the user typed, without secrets."""
+    from gymlab.metrics.redact import redact
+
+    return arguments.recorded_command or shlex.join(redact(["gymlab", "train", *arguments.argv]))
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    """A run in plain values: what `--json` prints of it."""
+    record = run.record
+    shown = ("experiment", "seed", "reason", "result", "best_return", "seconds", "command", "versions")
+    counters = {name: record.get("counters", {}).get(name) for name in ("env_steps", "updates", "episodes")}
+    summary = {"run": run.id, "dir": str(run.dir), "status": run.status}
+    return summary | {key: record.get(key) for key in shown} | counters
+
+
+def _show_config(arguments: argparse.Namespace) -> int:
+    from gymlab.api import resolve
+    from gymlab.cli.output import show_json, show_notices, show_text
+    from gymlab.config import dump, to_yaml
+
+    loaded = resolve(**train_keywords(arguments))
+    show_notices(loaded.notices)
+    if arguments.json:
+        show_json(dump(loaded.config))
+    else:
+        show_text(to_yaml(loaded.config))
+    return 0
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from gymlab.api import train
+    from gymlab.cli.output import output_kept_clean, show_json
+
+    with output_kept_clean(arguments.json):
+        finished = train(
+            **train_keywords(arguments),
+            runs_dir=arguments.runs_dir,
+            run_id=arguments.run_id,
+            command=command_line(arguments),
+        )
+    if arguments.json:
+        show_json(run_summary(finished))
+    return _exit_code(finished)
+
+
+def _exit_code(run: Run) -> int:
+    """0 for a run that came to its end, 128 + the signal for one that was asked to stop."""
+    if run.status != "stopped":
+        return 0
+    asked = str(run.record.get("reason", "")).removeprefix("stopped by ")
+    return SIGNAL_EXIT + (signal.Signals[asked] if asked in signal.Signals.__members__ else signal.SIGINT)

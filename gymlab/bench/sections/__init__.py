@@ -1,0 +1,1 @@
+"""The parts of `gymlab bench ppo`, one file each: `measure(plan) -> Section`."""

@@ -1,0 +1,91 @@
+"""A fresh process that measures one thing: `python -m gymlab.bench.worker JOB`, where JOB and the answer are JSON.
+
+Whatever libraries print goes to the error stream, so that the answer stands alone on the output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gymlab.bench.measure import rate_of
+from gymlab.bench.peers import load_peer
+from gymlab.bench.settings import Setting
+
+
+def train(job: dict[str, Any]) -> dict[str, Any]:
+    """Speed of a training: steps a second after the warm-up."""
+    marks = load_peer(job["library"]).train(
+        Setting(**job["setting"]), job["env_steps"], job["seed"], job["options"], job["max_seconds"]
+    )
+    rate = rate_of(marks)
+    return {
+        "steps_per_second": rate.per_second,
+        "steps_per_cpu_second": rate.per_cpu_second,
+        "env_steps": rate.env_steps,
+        "seconds": rate.wall,
+        "cpu_seconds": rate.cpu,
+    }
+
+
+def threshold(job: dict[str, Any]) -> dict[str, Any]:
+    """Time from the start of the training loop until the newest episodes pass a threshold."""
+    reached = load_peer(job["library"]).time_to_threshold(
+        Setting(**job["setting"]), job["env_steps"], job["seed"], job["options"], job["threshold"], job["window"]
+    )
+    if reached is None:
+        return {"reached": False}
+    seconds, env_steps = reached
+    return {"reached": True, "seconds": seconds, "env_steps": env_steps}
+
+
+def parts(job: dict[str, Any]) -> dict[str, Any]:
+    """gymlab's own parts, each alone."""
+    from gymlab.bench.parts import time_parts
+
+    return time_parts(Setting(**job["setting"]), job["seed"], job["options"], job["seconds"], job["measure"])
+
+
+def steps(job: dict[str, Any]) -> dict[str, Any]:
+    """Step rate of a vector environment."""
+    from gymlab.bench.step_rates import time_steps
+
+    return time_steps(job["env_id"], job["num_envs"], job["backend"], job["seed"], job["seconds"])
+
+
+TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "train": train,
+    "threshold": threshold,
+    "parts": parts,
+    "steps": steps,
+}
+
+
+def set_threads(threads: int | None) -> None:
+    """Give torch a number of threads; None leaves it as it comes. A process that needs no torch is left without it."""
+    if threads is None:
+        return
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do the job given as the only argument and print its answer."""
+    job = json.loads((sys.argv[1:] if arguments is None else arguments)[0])
+    if job.get("library", "gymlab") != "gymlab":
+        # Importing gymlab made OpenMP wait passively; a peer is to be as it is without gymlab.
+        os.environ.pop("OMP_WAIT_POLICY", None)
+    with contextlib.redirect_stdout(sys.stderr):
+        set_threads(job["threads"])
+        answer = TASKS[job["task"]](job)
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

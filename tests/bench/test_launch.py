@@ -1,0 +1,42 @@
+import subprocess
+
+import pytest
+
+from gymlab.bench.launch import WorkerFailure, busy_cores, run_worker, worker_environment
+
+
+def test_the_callers_thread_settings_do_not_reach_a_worker(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    by_default = worker_environment(None)
+    assert "OMP_NUM_THREADS" not in by_default
+    assert "OMP_WAIT_POLICY" not in by_default
+    assert worker_environment(1)["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_worker_that_breaks_says_how():
+    with pytest.raises(WorkerFailure, match="KeyError: 'no such task'"):
+        run_worker({"task": "no such task", "threads": None}, timeout=60)
+
+
+def test_a_worker_that_hangs_is_ended(monkeypatch):
+    def hang(*arguments, **options):
+        raise subprocess.TimeoutExpired("worker", options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(WorkerFailure, match="no answer within 5 s"):
+        run_worker({"task": "train", "library": "skrl", "threads": 1}, timeout=5)
+
+
+def test_busy_cores_leaves_nothing_running(monkeypatch):
+    started = []
+    popen = subprocess.Popen
+
+    def remember(*arguments, **options):
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remember)
+    with busy_cores(2):
+        assert [process.poll() for process in started] == [None, None]
+    assert all(process.poll() is not None for process in started)

@@ -29,6 +29,8 @@ EVAL_SECONDS = "sys/time/eval"
 """Seconds that the newest evaluation took."""
 CPU_SECONDS = "sys/time/cpu"
 """Processor seconds of this process."""
+EVAL_SECONDS = "sys/time/eval"
+"""Seconds the epoch's evaluation took."""
 STEPS_PER_SECOND = "sys/speed/env_steps"
 """Environment steps per wall second."""
 UPDATES_PER_SECOND = "sys/speed/updates"
@@ -107,6 +109,7 @@ def hyperparameter(name: str) -> str:
 
 
 def namespace(name: str) -> str:
-    """The group a metric is shown in: `train/roll/ep_rew/mean` -> `train/roll`, `train/policy_lr` -> `train`."""
+    """The group a metric is shown in: `train/roll/ep_rew/mean` -> `train/roll`, `train/policy_lr` -> `train`, `sys`."""
     parts = name.split("/")
-    return "/".join(parts[: min(2, len(parts) - 1)]) or name
+    depth = 1 if parts[0] == "sys" else 2
+    return "/".join(parts[: min(depth, len(parts) - 1)]) or name

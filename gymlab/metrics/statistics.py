@@ -1,4 +1,4 @@
-"""Estimates with honest intervals: bootstrap for returns, Wilson for success rates, IQM and its kin over runs and tasks.
+"""Estimates with honest intervals: bootstrap for returns, Wilson for success rates, IQM and kin over runs and tasks.
 
 The estimators are those of Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
 """

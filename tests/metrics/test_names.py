@@ -30,6 +30,7 @@ def test_canonical_names_are_those_of_the_design():
 def test_namespace_groups_by_purpose_and_area():
     assert names.namespace("train/roll/ep_rew/mean") == "train/roll"
     assert names.namespace("train/policy_lr") == "train"
+    assert names.namespace("sys/speed/env_steps") == "sys"
     assert names.namespace("alone") == "alone"
 
 

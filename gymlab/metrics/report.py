@@ -1,0 +1,217 @@
+"""The end of a run, for people: report.md, the panel in the terminal, and the table of results over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from gymlab.metrics.redact import redact_text
+from gymlab.metrics.statistics import Interval, estimate
+
+if TYPE_CHECKING:
+    from rich.panel import Panel
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything that the report says. Paths are written as they are given: relative ones keep the report movable."""
+
+    experiment: str
+    """`<env>:<variant>`"""
+    run_id: str
+    run_directory: str
+    algorithm: str
+    environment: str
+    seed: int
+    status: str
+    """finished, stopped or crashed, with the reason."""
+    result: Interval | None
+    """Return of the final agent on the environment's own reward; None when no episode was evaluated."""
+    env_steps: int
+    updates: int
+    episodes: int
+    wall_seconds: float
+    command: str
+    """The command that repeats the run."""
+    threshold: float | None = None
+    """The return that means solved."""
+    deterministic: bool | None = None
+    """Whether the evaluated agent took its most likely actions."""
+    evaluated_checkpoint: str | None = None
+    best_checkpoint: str | None = None
+    last_checkpoint: str | None = None
+    video: str | None = None
+    curve: str | None = None
+    report: str | None = None
+    commit: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notices: Sequence[str] = ()
+
+    @property
+    def solved(self) -> bool | None:
+        """Whether the mean return reached the threshold; None without a threshold or an evaluation."""
+        if self.threshold is None or self.result is None:
+            return None
+        return self.result.mean >= self.threshold
+
+    @property
+    def verdict(self) -> str:
+        """solved, not solved, or why that cannot be said."""
+        if self.result is None:
+            return "not evaluated"
+        if self.threshold is None:
+            return "no threshold known"
+        return f"{'solved' if self.solved else 'not solved'} (threshold {self.threshold:g})"
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps per second of wall time, evaluation and checkpoints included."""
+        return self.env_steps / self.wall_seconds if self.wall_seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One finished run in the table of results."""
+
+    experiment: str
+    seed: int
+    value: float
+    """Mean return over the final agent's evaluation episodes."""
+    env_steps: int
+    wall_seconds: float
+    command: str
+    commit: str
+    threshold: float | None = None
+
+
+def format_duration(seconds: float) -> str:
+    """8.4 s, 2 min 05 s, 1 h 02 min."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def render_report(summary: ReportData) -> str:
+    """report.md."""
+    lines = [f"# {summary.experiment}: {summary.verdict}", ""]
+    lines += ["| | |", "|---|---|"]
+    lines += [f"| {name} | {_cell(value)} |" for name, value in _report_rows(summary)]
+    if summary.curve:
+        lines += ["", f"![Learning curve]({summary.curve})"]
+    if summary.video:
+        lines += ["", f"[Video of the agent]({summary.video})"]
+    lines += ["", "## Repeat it", "", "```", summary.command, "```"]
+    if summary.notices:
+        lines += ["", "## Notices", "", *(f"- {notice}" for notice in summary.notices)]
+    if summary.versions:
+        listed = ", ".join(f"{name} {version}" for name, version in summary.versions.items())
+        lines += ["", "## Made with", "", listed]
+    return redact_text("\n".join(lines) + "\n")
+
+
+def _report_rows(summary: ReportData) -> list[tuple[str, str]]:
+    rows = [("run", f"`{summary.run_id}`"), ("status", summary.status)]
+    rows.append(("return", _return_text(summary)))
+    rows.append(("environment", summary.environment))
+    rows.append(("algorithm", f"{summary.algorithm}, seed {summary.seed}"))
+    rows.append(("env steps", f"{summary.env_steps:,} ({summary.episodes:,} episodes, {summary.updates:,} updates)"))
+    rows.append(("wall time", _time_text(summary)))
+    optional = (("best checkpoint", summary.best_checkpoint), ("last checkpoint", summary.last_checkpoint))
+    rows += [(name, f"`{value}`") for name, value in optional if value]
+    if summary.commit:
+        rows.append(("commit", f"`{summary.commit[:12]}`"))
+    return rows
+
+
+def _return_text(summary: ReportData) -> str:
+    if summary.result is None:
+        return "not evaluated"
+    text = str(summary.result)
+    if summary.result.n > 1:
+        text += f" (mean and 95% interval, n={summary.result.n} episodes)"
+    how = {True: "deterministic actions", False: "sampled actions", None: ""}[summary.deterministic]
+    which = f"checkpoint {summary.evaluated_checkpoint}" if summary.evaluated_checkpoint else ""
+    return "; ".join(part for part in (text, how, which) if part)
+
+
+def _time_text(summary: ReportData) -> str:
+    return f"{format_duration(summary.wall_seconds)} ({summary.steps_per_second:,.0f} env steps/s)"
+
+
+def _cell(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")
+
+
+def report_panel(summary: ReportData) -> Panel:
+    """The end of the run in the terminal."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    colour = {True: "green", False: "yellow", None: "cyan"}[summary.solved]
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    interval = str(summary.result) if summary.result else "not evaluated"
+    if summary.result and summary.result.n > 1:
+        interval += f"  95% interval, n={summary.result.n}"
+    grid.add_row("return", Text(interval, style="bold"))
+    grid.add_row("env steps", f"{summary.env_steps:,}")
+    grid.add_row("time", _time_text(summary))
+    places = [("run", summary.run_directory), ("best", summary.best_checkpoint), ("last", summary.last_checkpoint)]
+    places += [("video", summary.video), ("report", summary.report), ("repeat", summary.command)]
+    for name, value in places:
+        if value:
+            grid.add_row(name, Text(redact_text(value)))
+    for notice in summary.notices:
+        grid.add_row("notice", Text(redact_text(notice), style="yellow"))
+    title = Text.assemble((summary.experiment, "bold"), "  ", (summary.verdict, f"bold {colour}"))
+    if not summary.status.startswith("finished"):
+        title.append(f"  {summary.status}", style="bold red")
+    return Panel(grid, title=title, title_align="left", border_style=colour, expand=False)
+
+
+def results_table(runs: Sequence[RunResult]) -> str:
+    """The results page's table: one line an experiment, over its seeds, in the order of first appearance."""
+    groups: dict[str, list[RunResult]] = {}
+    for run in runs:
+        groups.setdefault(run.experiment, []).append(run)
+    lines = [
+        "| experiment | return [95% interval, seeds] | seeds | reached | env steps | wall time | command | commit |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for experiment, group in groups.items():
+        group = sorted(group, key=lambda run: run.seed)
+        cells = [
+            f"`{experiment}`",
+            str(estimate([run.value for run in group])),
+            _seeds_text([run.seed for run in group]),
+            _reached_text(group),
+            f"{fmean(run.env_steps for run in group):,.0f}",
+            format_duration(fmean(run.wall_seconds for run in group)),
+            ", ".join(f"`{command}`" for command in dict.fromkeys(run.command for run in group)),
+            ", ".join(f"`{commit[:9]}`" for commit in dict.fromkeys(run.commit for run in group)),
+        ]
+        lines.append("| " + " | ".join(_cell(redact_text(cell)) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _reached_text(group: Sequence[RunResult]) -> str:
+    judged = [run for run in group if run.threshold is not None]
+    if not judged:
+        return "–"
+    reached = sum(run.value >= run.threshold for run in judged if run.threshold is not None)
+    thresholds = ", ".join(dict.fromkeys(f"{run.threshold:g}" for run in judged))
+    return f"{reached}/{len(judged)} ≥ {thresholds}"
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """0-4 for seeds without a gap, else 0, 2, 5."""
+    if len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ", ".join(str(seed) for seed in seeds)

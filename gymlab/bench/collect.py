@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
+from gymlab.bench.measure import failures
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Section, Table, number
 from gymlab.bench.sections.bound import parts_job
@@ -33,7 +34,7 @@ def measure(plan: Plan) -> Section:
             seconds = repeats.median(f"{part}_seconds")
             rates[part] = None if seconds is None else setting.rollout / seconds
         data[str(setting.n_envs)] = {f"{part}_steps_per_second": rate for part, rate in rates.items()}
-        failed += repeats.errors
+        failed += failures({setting.name: repeats})
         lines.append([str(setting.n_envs), *(number(rates[part]) for part in PARTS)])
     title = f"{plan.settings[0].env_id}: environment steps/s of collection and of its parts alone"
     table = Table(title, ["envs", "collect", "vector env alone", "policy alone"], lines, "; ".join(failed))

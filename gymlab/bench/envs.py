@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gymlab.bench.measure import median_ratio
+from gymlab.bench.measure import failures, median_ratio
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Section, Table, number, times
 from gymlab.bench.show import comma_integers, comma_list, show, show_arguments, status
@@ -46,14 +46,16 @@ def measure(plan: Plan, env_id: str, counts: list[int], backends: list[str]) -> 
             }
             for name, repeats in measured.items()
         }
-        failed += [f"{name} x {count}: {repeats.errors[0]}" for name, repeats in measured.items() if repeats.errors]
+        failed += failures(measured)
         cells = [
             f"{number(figures['steps_per_second'])} ({times(figures['ratio'])})"
             for figures in data[str(count)].values()
         ]
         lines.append([str(count), *cells])
     columns = ["envs", f"{REFERENCE} sync", *(f"gymlab {backend}" for backend in backends)]
-    table = Table(f"{env_id}: environment steps/s with random actions", columns, lines, "; ".join(failed))
+    table = Table(
+        f"{env_id}: environment steps/s with random actions", columns, lines, "; ".join(dict.fromkeys(failed))
+    )
     return Section("envs", [table], {"env_id": env_id, "counts": data})
 
 

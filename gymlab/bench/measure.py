@@ -112,6 +112,15 @@ def median_ratio(of: Repeats, to: Repeats, key: str) -> float | None:
     return statistics.median(paired) if paired else None
 
 
+def failures(measured: Mapping[str, Repeats]) -> list[str]:
+    """A line for every contender that failed: its name and the last line of what it said."""
+    return [
+        f"{name} failed: {repeats.errors[0].splitlines()[-1].strip()}"
+        for name, repeats in measured.items()
+        if repeats.errors
+    ]
+
+
 def fastest(measured: Mapping[str, Repeats], names: Iterable[str], key: str) -> str | None:
     """The one of `names` with the highest median of `key`."""
     medians = {name: measured[name].median(key) for name in names if name in measured}

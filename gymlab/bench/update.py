@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gymlab.bench.measure import median_ratio
+from gymlab.bench.measure import failures, median_ratio
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Section, Table, number, scaled, times
 from gymlab.bench.sections.bound import parts_job
@@ -39,14 +39,14 @@ def measure(plan: Plan) -> Section:
             }
             for backend in plan.backends
         }
-        failed += [f"{name}: {repeats.errors[0]}" for name, repeats in measured.items() if repeats.errors]
+        failed += failures(measured)
         cells = [
             f"{number(figures['microseconds'])} ({times(figures['speedup'])})"
             for figures in data[setting.name].values()
         ]
         lines.append([f"batch {setting.batch_size}, {setting.n_epochs} epochs ({setting.name})", *cells])
     title = f"Microseconds a minibatch (and how many times faster than {first})"
-    return Section("update", [Table(title, ["setting", *plan.backends], lines, "; ".join(failed))], data)
+    return Section("update", [Table(title, ["setting", *plan.backends], lines, "; ".join(dict.fromkeys(failed)))], data)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

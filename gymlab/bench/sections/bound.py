@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from gymlab.bench.measure import failures
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import Check, Section, Table, number, scaled
 from gymlab.bench.settings import Setting
@@ -31,12 +32,13 @@ def parts_job(
 
 def measure(plan: Plan) -> Section:
     """Parts and training of every setting, in the same processes."""
-    lines, checks, data = [], [], {}
+    lines, checks, failed, data = [], [], [], {}
     for setting in plan.settings:
         job = partial(parts_job, setting, plan.seconds / 2, {})
         repeats = plan.interleave(f"bound {setting.name}", {setting.name: job})[setting.name]
         medians = {key: repeats.median(key) for key in KEYS}
         data[setting.name] = medians | {"repeats": repeats.results, "errors": repeats.errors}
+        failed += failures({setting.name: repeats})
         milliseconds = [scaled(medians[key], 1e3) for key in KEYS[:3]]
         share = medians["share"]
         lines.append(
@@ -50,5 +52,5 @@ def measure(plan: Plan) -> Section:
         )
         checks.append(Check(f"{setting.name}: share of the bound", share, GOAL))
     columns = ["setting", "env ms", "policy ms", "update ms", "bound, steps/s", "gymlab, steps/s", "share"]
-    table = Table("The bound: gymlab's own parts for one rollout, each alone", columns, lines)
+    table = Table("The bound: gymlab's own parts for one rollout, each alone", columns, lines, "; ".join(failed))
     return Section("bound", [table], data, checks)

@@ -6,7 +6,7 @@ import os
 from functools import partial
 
 from gymlab.bench.launch import busy_cores, training_job
-from gymlab.bench.measure import median_ratio
+from gymlab.bench.measure import failures, median_ratio
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import Check, Section, Table, number, times
 from gymlab.bench.settings import REFERENCE, Contender
@@ -35,12 +35,11 @@ def measure(plan: Plan) -> Section:
         row.name: median_ratio(measured[row.name], measured[BASELINE[row.library]], "steps_per_second") for row in ROWS
     }
     lines = [[row.name, number(measured[row.name].median("steps_per_second")), times(shares[row.name])] for row in ROWS]
-    failed = [f"{name} failed: {repeats.errors[0]}" for name, repeats in measured.items() if repeats.errors]
     table = Table(
         f"Busy machine: {cores} other spinning processes on {cores} cores, {setting.describe()}",
         ["library", "steps/s", "share of its one thread"],
         lines,
-        "; ".join(failed),
+        "; ".join(failures(measured)),
     )
     data = {
         "cores": cores,

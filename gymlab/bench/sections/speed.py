@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gymlab.bench.launch import training_job
-from gymlab.bench.measure import Repeats, fastest, median_ratio, ratios
+from gymlab.bench.measure import Repeats, failures, fastest, median_ratio, ratios
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import Check, Section, Table, number, times
 from gymlab.bench.settings import REFERENCE, Contender, Setting, contenders
@@ -68,9 +68,8 @@ def table(setting: Setting, rows: Sequence[Contender], measured: dict[str, Repea
                 f"{min(paired):.2f} to {max(paired):.2f}" if paired else "–",
             ]
         )
-    failed = [f"{name} failed: {repeats.errors[0]}" for name, repeats in measured.items() if repeats.errors]
     title = f"{setting.env_id}, PPO, {setting.describe()}"
-    return Table(title, COLUMNS, lines, "; ".join(failed))
+    return Table(title, COLUMNS, lines, "; ".join(failures(measured)))
 
 
 def goals(setting: Setting, rows: Sequence[Contender], measured: dict[str, Repeats]) -> list[Check]:

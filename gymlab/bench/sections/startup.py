@@ -26,8 +26,8 @@ POLL_SECONDS = 0.01
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of gymlab in this interpreter."""
-    return [sys.executable, "-m", "gymlab.cli.main", *arguments]
+    """The command line of gymlab in this interpreter: what its script does, wherever that is installed."""
+    return [sys.executable, "-c", "import sys; from gymlab.cli.main import main; sys.exit(main())", *arguments]
 
 
 def measure(plan: Plan) -> Section:
@@ -73,7 +73,7 @@ def watch(arguments: Sequence[str], timeout: float, runs: Path | None = None) ->
             if elapsed > timeout:
                 process.kill()
                 process.wait()
-                raise WorkerFailure(f"{' '.join(arguments[2:])}: not done within {timeout:.0f} s.")
+                raise WorkerFailure(f"gymlab {' '.join(arguments[3:])}: not done within {timeout:.0f} s.")
             peak = max(peak, _resident_bytes(process))
             if runs is not None and first_update is None and _has_row(runs):
                 first_update = elapsed
@@ -82,9 +82,9 @@ def watch(arguments: Sequence[str], timeout: float, runs: Path | None = None) ->
         if process.returncode != 0:
             errors.seek(0)
             tail = "\n".join(errors.read().decode(errors="replace").strip().splitlines()[-5:])
-            raise WorkerFailure(f"{' '.join(arguments[2:])} ended with code {process.returncode}:\n{tail}")
+            raise WorkerFailure(f"gymlab {' '.join(arguments[3:])} ended with code {process.returncode}:\n{tail}")
     if runs is not None and first_update is None:
-        raise WorkerFailure(f"{' '.join(arguments[2:])} ended without a row in metrics.csv.")
+        raise WorkerFailure(f"gymlab {' '.join(arguments[3:])} ended without a row in metrics.csv.")
     return {"seconds": seconds, "first_update": first_update, "peak_mb": peak / 2**20}
 
 

@@ -6,7 +6,7 @@ import statistics
 from functools import partial
 from typing import Any
 
-from gymlab.bench.measure import Repeats
+from gymlab.bench.measure import Repeats, failures
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import Check, Section, Table, number, times
 from gymlab.bench.settings import REFERENCE, RL_ZOO_CARTPOLE, RL_ZOO_STEPS
@@ -52,7 +52,8 @@ def measure(plan: Plan) -> Section:
         f"CartPole-v1: seconds until the mean of {WINDOW} training episodes passes {THRESHOLD:g}",
         ["library", "seeds that pass", "median s", "each seed", "median env steps"],
         lines,
-        f"gymlab / {REFERENCE}: {times(ratio)} (ratio of medians); seeds {', '.join(map(str, plan.seeds))}.",
+        f"gymlab / {REFERENCE}: {times(ratio)} (ratio of medians); seeds {', '.join(map(str, plan.seeds))}. "
+        + "; ".join(failures(measured)),
     )
     data = {"threshold": THRESHOLD, "window": WINDOW, "seeds": list(plan.seeds), "ratio": ratio, "peers": summaries}
     check = Check(f"time to {THRESHOLD:g}: gymlab / {REFERENCE}", ratio, GOAL, at_least=False)

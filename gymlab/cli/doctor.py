@@ -67,9 +67,9 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     for extra in extras():
         versions = ", ".join(f"{name} {number}" for name, number in extra.installed.items())
         if extra.missing:
-            yield Finding(f"extra {extra.name}", "missing", f"without {', '.join(extra.missing)}", extra.pip_line)
+            yield Finding(extra.name, "missing", f"without {', '.join(extra.missing)}", extra.pip_line)
         else:
-            yield Finding(f"extra {extra.name}", "ok", versions)
+            yield Finding(extra.name, "ok", versions)
 
 
 def _python() -> Finding:

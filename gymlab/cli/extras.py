@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 
 from packaging.requirements import Requirement
@@ -17,6 +18,7 @@ class Extra:
     """An optional part of gymlab."""
 
     name: str
+    """As pip knows it: `gymlab[box2d]`."""
     installed: dict[str, str]
     """Version by package, of those that are there."""
     missing: tuple[str, ...]
@@ -24,20 +26,22 @@ class Extra:
     @property
     def pip_line(self) -> str:
         """The command that installs it."""
-        return f"pip install 'gymlab[{self.name}]'"
+        return f"pip install '{self.name}'"
 
 
 def extras() -> list[Extra]:
-    """Every extra but the one for development."""
+    """Every extra of gymlab but the one for development."""
     names = distribution("gymlab").metadata.get_all("Provides-Extra") or []
-    return [extra(name) for name in names if name != DEVELOPMENT]
+    return [extra(f"gymlab[{name}]") for name in names if name != DEVELOPMENT]
 
 
+@cache
 def extra(name: str) -> Extra:
-    """One extra: which of its packages are installed."""
-    found = {package: package_version(package) for package in dict.fromkeys(_packages("gymlab", name))}
-    installed = {package: number for package, number in found.items() if number is not None}
-    return Extra(name, installed, tuple(package for package in found if package not in installed))
+    """One extra, e.g. `gymlab[box2d]`: which of its packages are installed."""
+    package, _, part = name.removesuffix("]").partition("[")
+    found = {needed: package_version(needed) for needed in dict.fromkeys(_packages(package, part))}
+    installed = {needed: number for needed, number in found.items() if number is not None}
+    return Extra(name, installed, tuple(needed for needed in found if needed not in installed))
 
 
 def package_version(name: str) -> str | None:

@@ -93,11 +93,6 @@ def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def number(value: float) -> str:
-    """A setting for people: 61,440 or 0.0003."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
 def interval(result: Mapping[str, Any]) -> str:
     """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; the mean alone when there is no interval."""
     from gymlab.metrics.statistics import format_number
@@ -128,11 +123,3 @@ def size(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Numbers as a line of eight heights."""
-    lowest, highest = min(values), max(values)
-    if highest == lowest:
-        return "▄" * len(values)
-    return "".join("▁▂▃▄▅▆▇█"[min(7, int((value - lowest) / (highest - lowest) * 8))] for value in values)

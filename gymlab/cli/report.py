@@ -113,6 +113,7 @@ def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:
 
 def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
     """Results by experiment and seed, the newest run of each; and what was left out, with the reason."""
+    from gymlab.metrics.names import WALL_SECONDS
     from gymlab.metrics.report import RunResult
 
     newest: dict[tuple[str, int], Run] = {}
@@ -135,7 +136,7 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
                 seed=seed,
                 value=record["result"]["mean"],
                 env_steps=record["counters"]["env_steps"],
-                wall_seconds=record["seconds"],
+                wall_seconds=run.metrics[WALL_SECONDS][-1] or 0.0,
                 command=record["command"],
                 commit=record.get("versions", {}).get("commit", "unknown"),
                 threshold=record["result"].get("threshold"),

@@ -1,0 +1,198 @@
+"""List environments with their variants, algorithms, and runs with their status and best return."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gymlab.cli.arguments import add_json, add_runs_directory
+
+USAGE = "gymlab list [environments|algorithms|runs] [WORD ...] [options]"
+EXAMPLES = """  gymlab list                          everything
+  gymlab list cart                     whatever has `cart` in its name
+  gymlab list runs                     runs with status, best return, steps and age
+  gymlab list environments lunar --json"""
+
+SECTIONS = ("environments", "algorithms", "runs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help=f"a section ({', '.join(SECTIONS)}), or what names must contain"
+    )
+    parser.add_argument(
+        "--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and the shipped one"
+    )
+    add_runs_directory(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the chosen sections, filtered by the other words."""
+    chosen = [word for word in arguments.words if word in SECTIONS]
+    words = [word.lower() for word in arguments.words if word not in SECTIONS]
+    gather: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "environments": lambda: environments(arguments.config_dir),
+        "algorithms": algorithms,
+        "runs": lambda: runs(arguments.runs_dir),
+    }
+    found = {section: _matching(gather[section](), words) for section in chosen or SECTIONS}
+    return _show(found, as_json=arguments.json)
+
+
+def show_environments(word: str, config_dir: str | None, *, as_json: bool) -> int:
+    """`gymlab train --list-envs WORD`."""
+    return _show({"environments": _matching(environments(config_dir), [word.lower()])}, as_json=as_json)
+
+
+def environments(config_dir: str | None = None) -> list[dict[str, Any]]:
+    """Environments that have experiments, by family and name."""
+    from gymlab.config import discover
+
+    found = []
+    for environment in discover(Path(config_dir) if config_dir else None):
+        needs = _missing_extra(environment.env_id)
+        found.append(
+            {
+                "id": environment.env_id,
+                "project": environment.project_id,
+                "family": environment.family,
+                "description": environment.description,
+                "threshold": environment.threshold,
+                "variants": list(environment.variants),
+                "experiments": [f"{environment.project_id}:{variant}" for variant in environment.variants],
+                "needs": needs,
+            }
+        )
+    return sorted(found, key=lambda entry: (entry["family"], entry["id"]))
+
+
+def algorithms() -> list[dict[str, Any]]:
+    """Algorithms by name, with the first line of their file."""
+    from gymlab.engine.workflow import workflow_names
+
+    return [{"name": name, "description": _first_line(f"gymlab.workflows.{name}")} for name in workflow_names()]
+
+
+def runs(runs_dir: str | None = None) -> list[dict[str, Any]]:
+    """Runs, the newest first."""
+    from gymlab.engine.run import all_runs, runs_directory
+
+    found = []
+    for run in all_runs(runs_directory(runs_dir)):
+        record = run.record
+        found.append(
+            {
+                "id": run.id,
+                "experiment": record.get("experiment"),
+                "seed": record.get("seed"),
+                "status": run.status,
+                "best_return": record.get("best_return"),
+                "result": run.result or None,
+                "env_steps": record.get("counters", {}).get("env_steps"),
+                "started": record.get("started"),
+                "dir": str(run.dir),
+            }
+        )
+    return found[::-1]
+
+
+def _missing_extra(env_id: str) -> str | None:
+    """The pip line for an environment whose packages are not all installed."""
+    import gymnasium
+
+    from gymlab.cli.extras import extra
+    from gymlab.envs.families.standard import EXTRA_OF_MODULE
+
+    spec = gymnasium.registry.get(env_id)
+    module = str(spec.entry_point).partition(":")[0] if spec else ""
+    name = next((name for prefix, name in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None)
+    return extra(name).pip_line if name is not None and extra(name).missing else None
+
+
+def _first_line(module: str) -> str:
+    """First line of a module's docstring, read without importing the module (and torch with it)."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return "from a plugin"
+    documentation = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return documentation.partition("\n")[0]
+
+
+def _matching(entries: list[dict[str, Any]], words: list[str]) -> list[dict[str, Any]]:
+    """Entries in whose names, variants, family or status every word occurs."""
+    searched = ("id", "project", "name", "family", "experiment", "status", "experiments")
+    return [
+        entry
+        for entry in entries
+        if all(word in " ".join(str(entry.get(key, "")) for key in searched).lower() for word in words)
+    ]
+
+
+def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
+    from gymlab.cli.output import screen, show_json
+
+    if as_json:
+        show_json(found)
+        return 0
+    tables = {"environments": _environment_table, "algorithms": _algorithm_table, "runs": _run_table}
+    console = screen()
+    for section, entries in found.items():
+        if entries:
+            console.print(tables[section](entries))
+        else:
+            console.print(
+                f"[bold]{section}[/]  none" + (" yet: gymlab train CartPole-v1:ppo" if section == "runs" else "")
+            )
+        console.print()
+    return 0
+
+
+def _environment_table(entries: list[dict[str, Any]]) -> Any:
+    from rich.text import Text
+
+    from gymlab.cli.output import table
+
+    made = table("environments", "family", "environment", "variants", "solved at", "", right=("solved at",))
+    family = None
+    for entry in entries:
+        about = Text(entry["description"] or "")
+        if entry["needs"]:
+            about = Text.assemble((f"needs {entry['needs']}  ", "yellow"), about)
+        threshold = "" if entry["threshold"] is None else f"{entry['threshold']:g}"
+        shown = entry["family"] if entry["family"] != family else ""
+        made.add_row(shown, f"[bold]{entry['project']}[/]", ", ".join(entry["variants"]), threshold, about)
+        family = entry["family"]
+    return made
+
+
+def _algorithm_table(entries: list[dict[str, Any]]) -> Any:
+    from rich.text import Text
+
+    from gymlab.cli.output import table
+
+    made = table("algorithms", "name", "")
+    for entry in entries:
+        made.add_row(f"[bold]{entry['name']}[/]", Text(entry["description"]))
+    return made
+
+
+def _run_table(entries: list[dict[str, Any]]) -> Any:
+    from gymlab.cli.output import ago, interval, table
+    from gymlab.metrics.statistics import format_number
+
+    colours = {"finished": "green", "running": "cyan", "stopped": "yellow", "crashed": "red"}
+    columns = ("run", "status", "return [95%]", "best", "env steps", "started")
+    made = table("runs", *columns, right=("best", "env steps"))
+    for entry in entries:
+        colour = colours.get(entry["status"], "dim")
+        best = "-" if entry["best_return"] is None else format_number(entry["best_return"])
+        steps = "-" if entry["env_steps"] is None else f"{entry['env_steps']:,}"
+        status = f"[{colour}]{entry['status']}[/]"
+        made.add_row(entry["id"], status, interval(entry["result"] or {}), best, steps, ago(entry["started"]))
+    return made

@@ -1,0 +1,148 @@
+"""What a training would be like: sizes, rates, memory and plans, from a session that is built and never run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gymlab.config import budget_of, dump
+from gymlab.config.schema import Config, Schedule
+from gymlab.config.validation import default_of
+from gymlab.engine.setup import prepare
+from gymlab.engine.train import return_threshold
+from gymlab.metrics.table import History
+
+if TYPE_CHECKING:
+    from gymlab.engine.setup import Session
+
+SCHEDULE_POINTS = 25
+
+
+def preview(config: Config) -> dict[str, Any]:
+    """Everything about a training that is known before its first step."""
+    session = prepare(config)
+    try:
+        derived = session.workflow.describe()
+        return {
+            "experiment": f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
+            "algorithm": config.algo_id,
+            "environment": _environment(session),
+            "modules": _modules(session),
+            "derived": derived,
+            "budget": _budget(config, derived),
+            "evaluation": _evaluation(config),
+            "memory": _memory(session),
+            "phases": [phase.model_dump(mode="json") for phase in session.scheduler.phases],
+            "schedules": _schedules(config),
+            "settings": _settings(config),
+        }
+    finally:
+        session.close()
+
+
+def _environment(session: Session) -> dict[str, Any]:
+    environment = session.environment
+    return {
+        "id": session.config.env_id,
+        "n_envs": environment.num_envs,
+        "backend": environment.backend,
+        "observation_space": str(environment.observation_space),
+        "action_space": str(environment.action_space),
+        "max_episode_steps": environment.spec.max_episode_steps,
+        "threshold": return_threshold(session.config, session),
+    }
+
+
+def _modules(session: Session) -> dict[str, Any]:
+    """Parameters of each module, and of its direct children."""
+    found = {}
+    for name, module in session.workflow.modules.items():
+        children = {child: _parameters(part) for child, part in module.named_children()}
+        total = _parameters(module)
+        parts = {child: count for child, count in children.items() if count}
+        found[name] = {"parameters": total, "parts": parts if len(parts) > 1 else {}}
+    return found
+
+
+def _parameters(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _memory(session: Session) -> dict[str, int]:
+    """Bytes of what the training holds: parameters, gradients, optimizer state, buffers."""
+    modules, optimizers = session.workflow.modules.values(), session.workflow.optimizers.values()
+    saved = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    memory = {
+        "parameters": sum(tensor.numel() * tensor.element_size() for tensor in saved),
+        "gradients": 0,
+        "optimizers": 0,
+    }
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            count = sum(parameter.numel() * parameter.element_size() for parameter in group["params"])
+            memory["gradients"] += count
+            memory["optimizers"] += count * _state_copies(group)
+    memory["buffers"] = sum(int(buffer.nbytes) for buffer in session.buffers.values())
+    return memory | {"total": sum(memory.values())}
+
+
+def _state_copies(group: dict[str, Any]) -> int:
+    """Numbers an optimizer keeps for each parameter: two moments (Adam and kin), a momentum, or none."""
+    if "betas" in group:
+        return 3 if group.get("amsgrad") else 2
+    return 1 if group.get("momentum") else 0
+
+
+def _budget(config: Config, derived: dict[str, Any]) -> dict[str, Any]:
+    env_steps = budget_of(config)
+    cycle = config.epoch_env_steps or derived.get("rollout")
+    epochs = math.ceil(env_steps / cycle) if env_steps and cycle else config.max_epochs
+    updates = derived.get("updates_per_epoch")
+    return {"env_steps": env_steps, "epochs": epochs, "updates": epochs * updates if epochs and updates else None}
+
+
+def _evaluation(config: Config) -> dict[str, Any]:
+    how = "deterministic" if config.eval_deterministic else "sampled actions"
+    final = f"{config.eval_episodes} fresh episodes at the end ({how})"
+    every, first = config.eval_freq_epochs, None
+    plan = f"{final}; none during training"
+    if every:
+        first = (math.floor(config.eval_warmup_epochs) // every + 1) * every
+        plan = f"{config.eval_episodes} episodes every {every} epochs from epoch {first}, and {final}"
+    return {
+        "plan": plan,
+        "episodes": config.eval_episodes,
+        "every_epochs": every,
+        "first_epoch": first,
+        "deterministic": config.eval_deterministic,
+    }
+
+
+def _schedules(config: Config) -> dict[str, Any]:
+    """Each scheduled value over the budget, as numbers and as a line."""
+    found = {}
+    budget = budget_of(config)
+    for name in type(config).model_fields:
+        schedule = getattr(config, name)
+        if isinstance(schedule, Schedule):
+            last = budget or schedule.span(budget)[1]
+            values = [
+                schedule.value(round(last * point / (SCHEDULE_POINTS - 1)), budget) for point in range(SCHEDULE_POINTS)
+            ]
+            found[name] = {
+                "shape": schedule.schedule,
+                "values": values,
+                "line": History(means=values).sparkline(SCHEDULE_POINTS),
+            }
+    return found
+
+
+def _settings(config: Config) -> dict[str, dict[str, Any]]:
+    """Every setting with its default, and whether it differs from it."""
+    found = {}
+    for name, value in dump(config).items():
+        default = default_of(type(config), name)
+        found[name] = {"value": value, "default": default, "changed": value != default}
+    return found

@@ -1,0 +1,108 @@
+"""Optimizers by name, and the lean way to step one on a flat vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gymlab.components.flat import FlatParameters
+from gymlab.errors import ConfigError, did_you_mean
+
+ADAM_EPSILON = 1e-5
+"""PPO's epsilon, larger than torch's 1e-8: the first steps stay small where gradients are tiny."""
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+
+
+def make_optimizer(name: str, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    """A fused optimizer of torch."""
+    if name not in OPTIMIZERS:
+        raise ConfigError(
+            f"optimizer: unknown {name!r}. {did_you_mean(name, OPTIMIZERS)} Known: {', '.join(OPTIMIZERS)}."
+        )
+    options: dict[str, Any] = {} if name == "sgd" else {"eps": ADAM_EPSILON}
+    return OPTIMIZERS[name](parameters, lr=lr, fused=True, **options)
+
+
+class FlatOptimizer:
+    """Clips the gradient of a flat vector and steps a torch optimizer on it.
+
+    Adam and AdamW are stepped by the kernel behind `optimizer.step()` with the optimizer's own state: the same numbers and the same checkpoints
+    at a fifth of the time, which for small networks is mostly bookkeeping.
+    """
+
+    def __init__(self, flat: FlatParameters, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self._parameter = flat.parameter
+        self._gradient = flat.gradient
+        parts = flat.parts()
+        self.part_names = list(parts)
+        on_cpu = self._gradient.device.type == "cpu"
+        self._flat_numpy = self._gradient.numpy() if on_cpu else None
+        self._parts_numpy = (
+            [self._flat_numpy[place] for place in parts.values()] if self._flat_numpy is not None else []
+        )
+        self._parts_torch = [self._gradient[place] for place in parts.values()]
+        group = optimizer.param_groups[0]
+        plain = (
+            len(optimizer.param_groups) == 1
+            and group.get("fused")
+            and not group.get("amsgrad")
+            and not group["maximize"]
+        )
+        kernels = {torch.optim.Adam: torch._fused_adam_, torch.optim.AdamW: torch._fused_adamw_}
+        self._kernel = kernels.get(type(optimizer)) if plain and not isinstance(group["lr"], Tensor) else None
+
+    def set_lr(self, lr: float) -> None:
+        """Learning rate of the steps that follow."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def clip(self, max_norm: float | None) -> list[float] | Tensor:
+        """Scale the gradient to a norm of at most `max_norm`; the norms of its parts before that, in the order of `part_names`."""
+        if self._flat_numpy is None:
+            norms = torch.stack([torch.linalg.vector_norm(part) for part in self._parts_torch])
+            if max_norm is not None:
+                self._gradient.mul_((max_norm / (torch.linalg.vector_norm(norms) + 1e-6)).clamp_(max=1.0))
+            return norms
+        squares = [float(part @ part) for part in self._parts_numpy]
+        if max_norm is not None and (total := math.sqrt(sum(squares))) > max_norm:
+            self._flat_numpy *= np.float32(max_norm / (total + 1e-6))
+        return [math.sqrt(square) for square in squares]
+
+    def step(self) -> None:
+        """One step of the optimizer."""
+        state = self.optimizer.state.get(self._parameter)
+        if self._kernel is None or not state:
+            self.optimizer.step()
+            return
+        group = self.optimizer.param_groups[0]
+        beta1, beta2 = group["betas"]
+        with torch.no_grad():
+            state["step"] += 1
+            self._kernel(
+                [self._parameter],
+                [self._gradient],
+                [state["exp_avg"]],
+                [state["exp_avg_sq"]],
+                [],
+                [state["step"]],
+                lr=group["lr"],
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+                grad_scale=None,
+                found_inf=None,
+            )

@@ -1,0 +1,553 @@
+"""Proximal policy optimisation (Schulman et al. 2017), with the details that make it work (Huang et al. 2022).
+
+    collect            T steps in N environments with the current policy: observations, raw actions, log-probs, rewards, endings
+    update_controller  advantages by GAE; n_epochs times: shuffle all rows, cut into minibatches, and for each minimise
+
+        L = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)] + vf_coef 1/2 E[(V - R)^2] - ent_coef E[H],    r = pi(a|s) / pi_old(a|s)
+
+With `replay_ratio` > 0 older rollouts are learned from as well: ratio against the policy before the pass, weighted by that policy over the one
+that acted (decoupled PPO, Hilton et al. 2022), with advantages computed anew from the current values.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor
+
+from gymlab.buffers.rollout import Rollout, RolloutBuffer, RolloutStorage
+from gymlab.components.analytic import AnalyticGradient, StackedMLP
+from gymlab.components.autograd import AutogradGradient, TorchPolicy
+from gymlab.components.distributions import distribution_for
+from gymlab.components.flat import FlatParameters, count_parameters
+from gymlab.components.minibatch import APPROX_KL, STATISTICS, Coefficients, Gatherer, Minibatch, cut
+from gymlab.components.networks import build_policy
+from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from gymlab.components.optimizers import FlatOptimizer, make_optimizer
+from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
+from gymlab.config.schema import Config, Scalar
+from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
+from gymlab.errors import ConfigError, NonFiniteError
+
+ROWS_AT_ONCE = 4096
+"""Rows of a stored rollout that go through the network in one piece."""
+LEAST_EFFECTIVE_SHARE = 0.5
+"""A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy to learn from."""
+
+Normalization = Literal["off", "batch", "rollout"]
+
+
+class PPOConfig(Config):
+    """What a PPO experiment may set."""
+
+    # Rollout and minibatches
+    n_steps: Annotated[int, Field(ge=1)] = 2048
+    """Steps in each environment between updates."""
+    batch_size: Annotated[float, Field(gt=0)] = 64
+    """Rows of a minibatch; up to 1: a fraction of the rollout. It must divide n_envs x n_steps."""
+    n_epochs: Annotated[int, Field(ge=1)] = 10
+    """Passes over each rollout."""
+
+    # Objective
+    gamma: Scalar = 0.99
+    """Discount of future rewards."""
+    gae_lambda: Scalar = 0.95
+    """Weight of long against short horizons in the advantages: 0 is the TD error, 1 Monte Carlo."""
+    clip_range: Scalar = 0.2
+    """How far the probability ratio may move from 1 before its gradient stops."""
+    clip_range_vf: Scalar | None = None
+    """How far a value may move from the one at collection; none: no clipping."""
+    ent_coef: Scalar = 0.0
+    """Weight of the entropy bonus."""
+    vf_coef: Scalar = 0.5
+    """Weight of the value loss, half the mean squared error."""
+    target_kl: Scalar | None = None
+    """An update stops when the approximate KL of a minibatch passes 1.5 times this; none: never."""
+    normalize_advantages: Normalization = "batch"
+    """Give advantages mean 0 and deviation 1: within each minibatch, over the rollout, or not at all."""
+    returns_type: Literal["gae:rtg", "mc:rtg", "mc:episode"] = "gae:rtg"
+    """Targets of the value function: lambda-returns, discounted reward to go, or the return of the whole episode."""
+    advantages_type: Literal["gae", "baseline"] = "gae"
+    """Generalised advantage estimates, or returns minus values."""
+    policy_targets: Literal["advantages", "returns"] = "advantages"
+    """What the probability ratio is multiplied with."""
+    normalize_returns: Normalization = "off"
+    """As normalize_advantages, where policy_targets is returns."""
+
+    # Optimiser
+    policy_lr: Scalar = 3e-4
+    """Learning rate."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adamw"
+    """Which optimiser of torch; Adam's epsilon is 1e-5."""
+    max_grad_norm: Scalar | None = 0.5
+    """The gradient is scaled down to this norm; none: never."""
+    update_backend: Literal["auto", "eager", "compile", "analytic"] = "auto"
+    """How gradients are computed: written out in numpy (MLPs on the CPU), by autograd, by a compiled loss; auto: the first that can."""
+
+    # Network
+    policy: str | None = None
+    """mlp, cnn (or mlp_actorcritic, cnn_actorcritic), or a module class registered by a plugin; none: by the observations."""
+    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Details of the network: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
+    model_id: str | None = None
+    """A named network: mlp_tiny, mlp_small, mlp_medium, mlp_large, cnn_nature, cnn_impala, cnn_large."""
+    hidden_dims: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    """Widths of the fully connected layers; none: (64, 64) on vectors, (512,) on images."""
+    activation: str | None = None
+    """tanh, relu, elu, gelu or silu; none: tanh on vectors, relu on images."""
+
+    # Reuse of older rollouts
+    replay_ratio: Annotated[int, Field(ge=0)] = 0
+    """Passes over stored rollouts after each update; 0: plain PPO."""
+    replay_buffer_size: Annotated[int, Field(ge=1)] = 16_384
+    """Environment steps kept for reuse."""
+    replay_is_clip: Annotated[float, Field(gt=0)] = 10.0
+    """Largest importance weight of a stored row."""
+
+    @field_validator("normalize_advantages", "normalize_returns", mode="before")
+    @classmethod
+    def _yaml_switch(cls, value: Any) -> Any:
+        # YAML reads the word `off` as false, and older files say true for what is now `batch`.
+        return {False: "off", True: "batch"}[value] if isinstance(value, bool) else value
+
+    @field_validator("hidden_dims", mode="before")
+    @classmethod
+    def _one_layer(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _batch_divides_rollout(self) -> PPOConfig:
+        rollout, batch = self.rollout_size, self.minibatch_size
+        if batch != self.batch_size and self.batch_size > 1:
+            raise ValueError(f"batch_size: {self.batch_size} is neither a whole number nor a fraction up to 1.")
+        if rollout % batch:
+            near = min(
+                (size for size in range(1, rollout + 1) if rollout % size == 0), key=lambda size: abs(size - batch)
+            )
+            raise ValueError(
+                f"batch_size: {batch} does not divide the rollout of n_envs x n_steps = {self.n_envs} x {self.n_steps} = {rollout} rows. "
+                f"Nearest that does: {near}."
+            )
+        return self
+
+    @property
+    def rollout_size(self) -> int:
+        """Rows of a full rollout."""
+        return self.n_envs * self.n_steps
+
+    @property
+    def minibatch_size(self) -> int:
+        """Rows of a minibatch, with fractions resolved."""
+        return int(self.batch_size) if self.batch_size > 1 else max(1, int(self.rollout_size * self.batch_size))
+
+
+@register_workflow("ppo")
+class PPO(Workflow):
+    """The algorithm, hook by hook."""
+
+    Config: ClassVar[type[Config]] = PPOConfig
+    phases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"name": "ppo", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
+    )
+    config: PPOConfig
+
+    def initialize(self) -> None:
+        """Encoder, network, the way it acts and the way it learns."""
+        context, config = self.context, self.config
+        self.encoder = ObservationEncoder(context.observation_space, config.normalize_obs)
+        self.distribution = distribution_for(context.action_space)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(context.seeds.child("ppo", "network").integer())
+            network = build_policy(
+                self.encoder.output_shape,
+                self.distribution,
+                is_image=self.encoder.is_image,
+                policy=config.policy,
+                model_id=config.model_id,
+                hidden_dims=config.hidden_dims,
+                activation=config.activation,
+                policy_kwargs=config.policy_kwargs,
+            ).to(context.device)
+        self.modules = {"policy": network, "encoder": self.encoder}
+        self.flat = FlatParameters(network)
+        self.generators = {name: context.seeds.child("ppo", name).generator() for name in ("act", "collect", "shuffle")}
+        self._choose_backend(network)
+        if context.train_environment is not None:
+            self._prepare_training(network)
+
+    def _choose_backend(self, network: Any) -> None:
+        fabric, config = self.context.fabric, self.config
+        if config.precision not in ("32-true", "bf16-mixed"):
+            raise ConfigError(f"precision: ppo trains in 32-true or bf16-mixed, not in {config.precision!r}.")
+        obstacle = StackedMLP.fits(network, self.flat)
+        if not obstacle and self.encoder.is_image:
+            obstacle = "observations are images"
+        if not obstacle and config.precision != "32-true":
+            obstacle = f"it computes in 32-true, not in {config.precision}"
+        self.policy: StackedMLP | TorchPolicy
+        self.policy = TorchPolicy(network, self.context.device, fabric) if obstacle else StackedMLP(network, self.flat)
+        if not obstacle and fabric is not None and fabric.world_size > 1:
+            obstacle = f"gradients of {fabric.world_size} processes are averaged by autograd"
+        if config.update_backend == "analytic" and obstacle:
+            raise ConfigError(f"update_backend: analytic cannot be used here: {obstacle}. Set update_backend: auto.")
+        self.update_backend: str = config.update_backend
+        if config.update_backend == "auto":
+            self.update_backend = "eager" if obstacle else "analytic"
+
+    def _prepare_training(self, network: Any) -> None:
+        context, config = self.context, self.config
+        num_envs = context.train_environment.num_envs
+        factory = context.optimizers.get("policy")
+        parameters = [self.flat.parameter]
+        lr = self.hyperparameters.policy_lr
+        self.optimizers = {
+            "policy": factory(parameters) if factory else make_optimizer(config.optimizer, parameters, lr)
+        }
+        self.stepper = FlatOptimizer(self.flat, self.optimizers["policy"])
+        self.gradient: AnalyticGradient | AutogradGradient
+        if self.update_backend == "analytic":
+            self.gradient = AnalyticGradient(network, self.flat, self.distribution)
+        else:
+            fabric = context.fabric
+            if fabric is not None and (fabric.world_size > 1 or config.precision != "32-true"):
+                network = fabric.setup_module(network)
+            compiled = self.update_backend == "compile"
+            self.gradient = AutogradGradient(network, self.flat, self._loss, fabric=fabric, compiled=compiled)
+        observation = (self.encoder.output_shape, np.dtype(np.uint8 if self.encoder.is_image else np.float32))
+        action = (self.distribution.action_shape, self.distribution.action_dtype)
+        self.storage = RolloutStorage(config.n_steps, num_envs, observation, action, self.distribution.parameter_size)
+        self.gatherer = Gatherer()
+        self.reward_normalizer = (
+            RewardNormalizer(self.hyperparameters.gamma, num_envs) if config.normalize_reward else None
+        )
+        self.environment_started = False
+
+    def default_buffers(self) -> dict[str, Any]:
+        """The rollout's buffer; it keeps older rollouts when they are learned from again."""
+        return {"rollout": RolloutBuffer(self.config.replay_buffer_size if self.config.replay_ratio else 0)}
+
+    def act(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        *,
+        deterministic: bool = False,
+        action_mask: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
+        """Actions for a batch of raw observations, with probabilities (where there are any), log_prob and value."""
+        parameters, values = self.policy(self.encoder.encode(observation, update=False))
+        parameters = self.distribution.mask(parameters, action_mask)
+        if deterministic:
+            actions = self.distribution.mode(parameters)
+        else:
+            noise = self.distribution.noise(self.generators["act"], (len(observation),))
+            actions = self.distribution.sample(parameters, noise)
+        extras = {"value": values, "log_prob": self.distribution.log_prob(parameters, actions)}
+        probabilities = self.distribution.probabilities(parameters)
+        if probabilities is not None:
+            extras["probabilities"] = probabilities
+        return self.distribution.to_environment(actions), state, extras
+
+    def collect(self, phase: PhaseView) -> CollectResult:
+        """One rollout with the current policy: n_steps in each environment, fewer where the budget ends before."""
+        environment, distribution, storage = self.context.train_environment, self.distribution, self.storage
+        if not self.environment_started:
+            environment.reset()
+            self.environment_started = True
+        num_envs = environment.num_envs
+        length = self.config.n_steps
+        if phase.remaining_env_steps is not None:
+            length = max(1, min(length, phase.remaining_env_steps // num_envs))
+        noise = distribution.noise(self.generators["collect"], (length, num_envs))
+        cut_rows, cut_observations, episodes = [], [], []
+        has_dead_rows = False
+        observation, action_mask = environment.observation, environment.action_mask
+        for t in range(length):
+            storage.observations[t] = x = self.encoder.encode(observation, update=True)
+            if self.policy.collects_values:
+                parameters, storage.values[t] = self.policy(x)
+            else:
+                parameters = self.policy.actor(x)
+            if action_mask is not None:
+                parameters = distribution.mask(parameters, action_mask)
+                storage.masks(action_mask)[t] = action_mask
+            storage.parameters[t] = parameters
+            storage.actions[t] = actions = distribution.sample(parameters, noise[t])
+            step = environment.step(distribution.to_environment(actions))
+            storage.rewards[t] = step.reward
+            storage.terminated[t] = step.terminated
+            storage.truncated[t] = step.truncated
+            if step.valid is not None:
+                has_dead_rows = True
+                storage.valid[t] = step.valid
+            if step.final_observation is not None and step.truncated.any():
+                ended = np.flatnonzero(step.truncated)
+                cut_rows.append(t * num_envs + ended)
+                cut_observations.append(self.encoder.encode(step.final_observation[ended], update=False))
+            episodes += step.episodes
+            observation, action_mask = step.observation, step.action_mask
+        # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
+        unfinished = np.flatnonzero(~storage.truncated[length - 1])
+        cut_rows.append((length - 1) * num_envs + unfinished)
+        cut_observations.append(self.encoder.encode(observation[unfinished], update=False))
+        rollout = self._close_rollout(length, np.concatenate(cut_rows), np.concatenate(cut_observations), has_dead_rows)
+        env_steps = rollout.size if rollout.valid is None else int(rollout.valid.sum())
+        return CollectResult(env_steps=env_steps, vec_steps=length, trajectory=rollout, episodes=tuple(episodes))
+
+    def _close_rollout(
+        self, length: int, cut_rows: np.ndarray, cut_observations: np.ndarray, has_dead_rows: bool
+    ) -> Rollout:
+        """What needs no step of the environment, for all rows at once: values, log-probs, normalised rewards."""
+        storage = self.storage
+        rows = length * storage.rewards.shape[1]
+        flat = {name: getattr(storage, name)[:length].reshape(rows, -1) for name in ("parameters", "observations")}
+        valid = storage.valid[:length] if has_dead_rows else None
+        if not self.policy.collects_values:
+            storage.values[:length] = self.policy.critic(flat["observations"]).reshape(length, -1)
+        actions = storage.actions[:length].reshape(rows, *storage.actions.shape[2:])
+        rewards = storage.rewards[:length]
+        if self.reward_normalizer is not None:
+            ended = storage.terminated[:length] | storage.truncated[:length]
+            for t in range(length):
+                rewards[t] = self.reward_normalizer(rewards[t], ended[t], None if valid is None else valid[t])
+        return Rollout(
+            observations=storage.observations[:length],
+            actions=storage.actions[:length],
+            log_probs=self.distribution.log_prob(flat["parameters"], actions).reshape(length, -1),
+            values=storage.values[:length],
+            bootstrap_values=self.policy.critic(cut_observations) if len(cut_rows) else np.empty(0, np.float32),
+            rewards=rewards,
+            terminated=storage.terminated[:length],
+            truncated=storage.truncated[:length],
+            bootstrap_observations=cut_observations,
+            bootstrap_rows=cut_rows,
+            valid=valid,
+            action_masks=None if storage.action_masks is None else storage.action_masks[:length],
+        )
+
+    def update_controller(self, batch: list[Rollout], phase: PhaseView) -> UpdateResult:
+        """n_epochs over the newest rollout, then replay_ratio passes over stored ones."""
+        fresh, *stored = batch
+        hp = self.hyperparameters
+        self.stepper.set_lr(hp.policy_lr)
+        self.coefficients = Coefficients(hp.clip_range, hp.clip_range_vf, hp.vf_coef, hp.ent_coef)
+        self.statistics: list[Any] = []
+        self.norms: list[Any] = []
+        rows = fresh.valid_rows()
+        columns = self._columns(fresh, fresh.values, fresh.bootstrap_values, fresh.log_probs)
+        normalization = (
+            self.config.normalize_advantages
+            if self.config.policy_targets == "advantages"
+            else self.config.normalize_returns
+        )
+        metrics: dict[str, Any] = {
+            "opt/value/explained_variance": explained_variance(columns.values[rows], columns.returns[rows]),
+            "opt/advantages/mean": float(columns.advantages[rows].mean()) if len(rows) else 0.0,
+            "opt/advantages/std": float(columns.advantages[rows].std()) if len(rows) else 0.0,
+        }
+        if normalization == "rollout":
+            columns.advantages[rows] = standardize(columns.advantages[rows])
+        stopped = self._fit(columns, rows, fresh.size, self.config.n_epochs, standardize_each=normalization == "batch")
+        if stored and not stopped:
+            metrics |= self._replay(stored)
+        return UpdateResult(updates=len(self.norms), metrics=metrics | self._read_statistics(stopped))
+
+    def _columns(
+        self, rollout: Rollout, values: np.ndarray, bootstrap_values: np.ndarray, log_probs: np.ndarray
+    ) -> Minibatch:
+        """Targets for the policy and the value function, all rows flattened to [T * N]."""
+        config, hp = self.config, self.hyperparameters
+        next_values = rollout.next_values(values, bootstrap_values)
+        endings = (rollout.terminated, rollout.truncated)
+        advantages = gae(rollout.rewards, values, next_values, *endings, hp.gamma, hp.gae_lambda)
+        if config.returns_type == "gae:rtg":
+            returns = advantages + values
+        else:
+            returns = reward_to_go(rollout.rewards, next_values, *endings, hp.gamma)
+            if config.returns_type == "mc:episode":
+                returns = episode_return(returns, rollout.terminated | rollout.truncated)
+        if config.advantages_type == "baseline":
+            advantages = returns - values
+        if config.policy_targets == "returns":
+            advantages = returns.copy()
+        masks = rollout.action_masks
+        return Minibatch(
+            observations=rollout.flat(rollout.observations),
+            actions=rollout.flat(rollout.actions),
+            log_probs=log_probs.reshape(-1),
+            advantages=advantages.reshape(-1),
+            returns=returns.reshape(-1),
+            values=values.reshape(-1),
+            action_masks=None if masks is None else rollout.flat(masks),
+        )
+
+    def _fit(self, columns: Minibatch, rows: np.ndarray, total: int, epochs: int, *, standardize_each: bool) -> bool:
+        """Minibatch steps over `rows` of the columns; True when target_kl ended them early."""
+        hp, shuffle = self.hyperparameters, self.generators["shuffle"]
+        size = self.config.minibatch_size
+        for _ in range(epochs):
+            for part in cut(shuffle.permutation(rows), size, total):
+                batch = self.gatherer.take(columns, part)
+                if standardize_each:
+                    standardize(batch.advantages)
+                statistics = self.gradient(batch, self.coefficients)
+                self.statistics.append(statistics)
+                if hp.target_kl is not None and self._mean_over_processes(statistics[APPROX_KL]) > 1.5 * hp.target_kl:
+                    return True
+                self.norms.append(self.stepper.clip(hp.max_grad_norm))
+                self.stepper.step()
+        return False
+
+    def _mean_over_processes(self, value: Any) -> float:
+        """All processes must agree when to stop, or they would wait for each other forever."""
+        fabric = self.context.fabric
+        return float(value if fabric is None or fabric.world_size == 1 else fabric.all_reduce(value))
+
+    def _replay(self, stored: list[Rollout]) -> dict[str, float]:
+        """One pass over a stored rollout at a time, as long as it is near enough to the policy."""
+        shares = []
+        passes = 0
+        for _ in range(self.config.replay_ratio):
+            rollout = stored[self.generators["shuffle"].integers(len(stored))]
+            rows = rollout.valid_rows()
+            parameters, values = self._evaluate(rollout.flat(rollout.observations))
+            if rollout.action_masks is not None:
+                parameters = self.distribution.mask(parameters, rollout.flat(rollout.action_masks))
+            log_probs = self.distribution.log_prob(parameters, rollout.flat(rollout.actions))
+            weights = np.exp(np.clip(log_probs - rollout.log_probs.reshape(-1), -10, 10))
+            shares.append(effective_share(weights[rows]))
+            if shares[-1] < LEAST_EFFECTIVE_SHARE:
+                continue
+            bootstrap_values = self._evaluate(rollout.bootstrap_observations)[1]
+            columns = self._columns(rollout, values.reshape(rollout.rewards.shape), bootstrap_values, log_probs)
+            columns.advantages[rows] = standardize(columns.advantages[rows])
+            columns.advantages *= np.minimum(weights, np.float32(self.config.replay_is_clip))
+            passes += 1
+            if self._fit(columns, rows, rollout.size, 1, standardize_each=False):
+                break
+        return {"opt/replay/effective_sample_share": float(np.mean(shares)), "opt/replay/passes": float(passes)}
+
+    def _evaluate(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distribution parameters and values of many rows, a piece at a time."""
+        pieces = [
+            self.policy(observations[start : start + ROWS_AT_ONCE])
+            for start in range(0, len(observations), ROWS_AT_ONCE)
+        ]
+        return np.concatenate([piece[0] for piece in pieces]), np.concatenate([piece[1] for piece in pieces])
+
+    def _read_statistics(self, stopped: bool) -> dict[str, Any]:
+        """Means over the minibatches of this update; the only place that waits for the device."""
+        names = [*STATISTICS, *(f"opt/grads/norm/{part}" for part in self.stepper.part_names)]
+        tables = [_table(self.statistics, len(STATISTICS)), _table(self.norms, len(self.stepper.part_names))]
+        for columns, table in zip((names[: len(STATISTICS)], names[len(STATISTICS) :]), tables, strict=True):
+            broken = np.argwhere(~np.isfinite(table))
+            if len(broken):
+                row, column = broken[0]
+                raise NonFiniteError(
+                    f"{columns[column]} is {table[row, column]} in minibatch {row + 1} of the update after "
+                    f"{self.context.counters.env_steps} env steps and {self.context.counters.updates} updates. "
+                    f"A lower policy_lr or max_grad_norm, or normalize_obs / normalize_reward, usually helps; check the environment's rewards too."
+                )
+        means = np.concatenate([table.mean(axis=0) if len(table) else np.zeros(table.shape[1]) for table in tables])
+        metrics = dict(zip(names, means.tolist(), strict=True))
+        metrics["loss/entropy"] = -metrics["opt/policy/entropy"]
+        metrics["loss/total"] = (
+            metrics["loss/policy"]
+            + self.coefficients.vf_coef * metrics["loss/value"]
+            + self.coefficients.ent_coef * metrics["loss/entropy"]
+        )
+        if self.hyperparameters.target_kl is not None:
+            metrics["opt/ppo/stopped_early"] = float(stopped)
+        compile_seconds = getattr(self.gradient, "compile_seconds", None)
+        if compile_seconds is not None:
+            metrics["sys/compile_seconds"] = compile_seconds
+        return metrics
+
+    def _loss(
+        self, parameters: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
+    ) -> tuple[Tensor, Tensor]:
+        """The loss L of the head of this file, and STATISTICS. `components/analytic.py` holds the same, differentiated by hand."""
+        epsilon = coefficients.clip_range
+        parameters = self.distribution.mask(parameters, batch.action_masks)
+        log_prob, entropy = self.distribution.log_prob_and_entropy(parameters, batch.actions)  # [B], [B]
+        assert log_prob.shape == values.shape == batch.advantages.shape == batch.returns.shape
+        log_ratio = log_prob - batch.log_probs
+        ratio = log_ratio.exp()
+        objective = torch.minimum(ratio * batch.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * batch.advantages)
+        squared_error = (values - batch.returns).square()
+        if coefficients.clip_range_vf is not None:
+            move = (values - batch.values).clamp(-coefficients.clip_range_vf, coefficients.clip_range_vf)
+            squared_error = torch.maximum(squared_error, (batch.values + move - batch.returns).square())
+        losses = {"policy": -objective.mean(), "value": 0.5 * squared_error.mean(), "entropy": -entropy.mean()}
+        weights = {"policy": 1.0, "value": coefficients.vf_coef, "entropy": coefficients.ent_coef}
+        assert losses.keys() == weights.keys()
+        loss = sum((weights[name] * losses[name] for name in losses), torch.zeros((), device=values.device))
+        with torch.no_grad():
+            # k3 of Schulman's "Approximating KL divergence": never negative, unbiased, and of low variance.
+            approx_kl = (ratio - 1 - log_ratio).mean()
+            clip_fraction = ((ratio - 1).abs() > epsilon).float().mean()
+            statistics = torch.stack([losses["policy"], losses["value"], -losses["entropy"], approx_kl, clip_fraction])
+        return loss, statistics
+
+    def get_state(self) -> dict[str, Any]:
+        """Random generators and what the reward normaliser knows."""
+        state: dict[str, Any] = {
+            "generators": {name: generator.bit_generator.state for name, generator in self.generators.items()}
+        }
+        if self.context.train_environment is not None:
+            state["environment_started"] = self.environment_started
+            if self.reward_normalizer is not None:
+                state["reward_normalizer"] = self.reward_normalizer.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` gave; the environment gives back its own newest observation."""
+        for name, generator_state in state["generators"].items():
+            self.generators[name].bit_generator.state = generator_state
+        if self.context.train_environment is not None:
+            self.environment_started = state["environment_started"]
+            if self.reward_normalizer is not None:
+                self.reward_normalizer.set_state(state["reward_normalizer"])
+
+    def describe(self) -> dict[str, Any]:
+        """Derived numbers: parameters, rollout, minibatches, updates per step, memory."""
+        config = self.config
+        minibatches = config.rollout_size // config.minibatch_size
+        updates = minibatches * config.n_epochs
+        numbers: dict[str, Any] = {
+            f"parameters/{name}": count_parameters(module) for name, module in self.modules.items()
+        }
+        numbers |= {f"parameters/policy/{part}": place.stop - place.start for part, place in self.flat.parts().items()}
+        numbers |= {
+            "rollout_rows": config.rollout_size,
+            "minibatch_rows": config.minibatch_size,
+            "minibatches_per_epoch": minibatches,
+            "updates_per_rollout": updates,
+            "updates_per_env_step": updates / config.rollout_size,
+            "update_backend": self.update_backend,
+        }
+        if self.context.train_environment is not None:
+            numbers["rollout_memory_bytes"] = self.storage.nbytes
+            if config.replay_ratio:
+                numbers["replay_memory_bytes"] = self.storage.nbytes * max(
+                    1, config.replay_buffer_size // config.rollout_size
+                )
+        return numbers
+
+
+def effective_share(weights: np.ndarray) -> float:
+    """Effective sample size (sum w)^2 / sum w^2 as a share of the number of weights: 1 when all are equal."""
+    if not len(weights):
+        return 0.0
+    weights = weights.astype(np.float64)
+    return float(weights.sum() ** 2 / (weights @ weights) / len(weights))
+
+
+def _table(rows: list[Any], width: int) -> np.ndarray:
+    """Rows of floats or of tensors as one array [len(rows), width]."""
+    if rows and isinstance(rows[0], Tensor):
+        return torch.stack(rows).cpu().numpy()
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)

@@ -29,7 +29,9 @@ def load_plugins(modules: Sequence[str]) -> None:
         try:
             importlib.import_module(name.removesuffix(".py").replace(os.sep, "."))
         except ModuleNotFoundError as error:
-            raise ConfigError(f"Plugin {name!r} cannot be imported: {error}. Give a module that Python finds from here, e.g. --plugin my_algo.") from error
+            raise ConfigError(
+                f"Plugin {name!r} cannot be imported: {error}. Give a module that Python finds from here, e.g. --plugin my_algo."
+            ) from error
 
 
 def resolve(
@@ -72,9 +74,17 @@ def train(
 ) -> Run:
     """Train an experiment and return its run: `train("CartPole-v1:ppo", n_envs=16)`."""
     loaded = resolve(
-        experiment, algo=algo, overrides=overrides, config_dir=config_dir, env_kwargs=env_kwargs, plugins=plugins, **fields
+        experiment,
+        algo=algo,
+        overrides=overrides,
+        config_dir=config_dir,
+        env_kwargs=env_kwargs,
+        plugins=plugins,
+        **fields,
     )
-    return train_config(loaded.config, runs_dir=runs_directory(runs_dir), run_id=run_id, command=command, notices=loaded.notices)
+    return train_config(
+        loaded.config, runs_dir=runs_directory(runs_dir), run_id=run_id, command=command, notices=loaded.notices
+    )
 
 
 def _debugger_attached() -> bool:

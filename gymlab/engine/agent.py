@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 class Agent:
     """Acts, whatever the algorithm. One observation gives one action, a batch gives a batch."""
 
-    def __init__(self, workflow: Workflow, config: Config, raw_observation_space: Any, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(
+        self, workflow: Workflow, config: Config, raw_observation_space: Any, checkpoint: Checkpoint | None = None
+    ) -> None:
         self.workflow = workflow
         self.config = config
         self.checkpoint = checkpoint
@@ -61,10 +63,14 @@ class Agent:
             action_mask = None if action_mask is None else action_mask[None]
         if len(batch) != self._count:
             self._state, self._count = self.workflow.initial_state(len(batch)), len(batch)
-        action, self._state, self.extras = self.workflow.act(batch, self._state, deterministic=deterministic, action_mask=action_mask)
+        action, self._state, self.extras = self.workflow.act(
+            batch, self._state, deterministic=deterministic, action_mask=action_mask
+        )
         return action[0] if single else action
 
-    def make_env(self, num_envs: int = 1, *, seed: int = 0, purpose: str = "play", render_mode: str | None = None) -> VectorEnv:
+    def make_env(
+        self, num_envs: int = 1, *, seed: int = 0, purpose: str = "play", render_mode: str | None = None
+    ) -> VectorEnv:
         """The environment that the agent was trained on, wrappers included, on seeds of its own."""
         from gymlab.engine.setup import evaluation_environment
 

@@ -28,11 +28,18 @@ class Checkpoint:
 
     path: Path
 
+    @property
+    def epoch(self) -> int:
+        """Epochs that had ended when it was written."""
+        return _place(self.path.name)[0]
+
     def read_state(self) -> dict[str, Any]:
         """Format version, workflow, counters, phase and the JSON part of everything saved."""
         state = read_json(self.path / "state.json")
         if state.get("format_version", 0) > FORMAT_VERSION:
-            raise CheckpointError(f"{self.path} was written by a newer gymlab (format {state['format_version']}); update gymlab to open it.")
+            raise CheckpointError(
+                f"{self.path} was written by a newer gymlab (format {state['format_version']}); update gymlab to open it."
+            )
         return state
 
     def read_model(self) -> dict[str, Tensor]:
@@ -59,13 +66,19 @@ class Checkpoint:
         """Compare each file with the manifest; a missing or changed one is an error that names it."""
         manifest_path = self.path / "manifest.json"
         if not manifest_path.is_file():
-            raise CheckpointError(f"{self.path} has no manifest.json: it was never finished. Use an earlier checkpoint of the run.")
+            raise CheckpointError(
+                f"{self.path} has no manifest.json: it was never finished. Use an earlier checkpoint of the run."
+            )
         for name, entry in read_json(manifest_path)["files"].items():
             file = self.path / name
             if Path(name).name != name or not file.is_file():
-                raise CheckpointError(f"{self.path} is damaged: {name} is missing. Use an earlier checkpoint of the run.")
+                raise CheckpointError(
+                    f"{self.path} is damaged: {name} is missing. Use an earlier checkpoint of the run."
+                )
             if file.stat().st_size != entry["size"] or sha256(file) != entry["sha256"]:
-                raise CheckpointError(f"{self.path} is damaged: {name} does not match its checksum. Use an earlier checkpoint of the run.")
+                raise CheckpointError(
+                    f"{self.path} is damaged: {name} does not match its checksum. Use an earlier checkpoint of the run."
+                )
 
 
 class CheckpointManager:
@@ -102,7 +115,9 @@ class CheckpointManager:
             os.replace(temporary, final)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            raise CheckpointError(f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched.") from error
+            raise CheckpointError(
+                f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched."
+            ) from error
         sync(self.directory)
         relative_link(self.directory / "last.ckpt", name)
         if best:
@@ -119,7 +134,10 @@ class CheckpointManager:
         metrics: Mapping[str, float],
         video: Path | None,
     ) -> None:
-        save_file({key: tensor.detach().cpu().contiguous().clone() for key, tensor in model.items()}, directory / "model.safetensors")
+        save_file(
+            {key: tensor.detach().cpu().contiguous().clone() for key, tensor in model.items()},
+            directory / "model.safetensors",
+        )
         trees = {}
         for part, value in parts.items():
             tensors: dict[str, Tensor] = {}
@@ -141,12 +159,10 @@ class CheckpointManager:
         """Finished checkpoints, oldest first; their content is not verified."""
         if not self.directory.is_dir():
             return []
-        found = []
-        for path in self.directory.iterdir():
-            match = NAME.match(path.name)
-            if match and (path / "manifest.json").is_file():
-                found.append(((int(match[1]), int(match[2] or 0)), path))
-        return [Checkpoint(path) for _, path in sorted(found)]
+        finished = [
+            path for path in self.directory.iterdir() if NAME.match(path.name) and (path / "manifest.json").is_file()
+        ]
+        return [Checkpoint(path) for path in sorted(finished, key=lambda path: _place(path.name))]
 
     def _linked(self, link: str) -> str | None:
         path = self.directory / link
@@ -173,7 +189,7 @@ class CheckpointManager:
             chosen = [c for c in checkpoints if c.path.name == target]
         else:
             epoch = which.removesuffix(".ckpt").removeprefix("epoch=")
-            chosen = [c for c in checkpoints if epoch.isdigit() and NAME.match(c.path.name)[1].lstrip("0") == epoch.lstrip("0")]  # type: ignore[index]
+            chosen = [c for c in checkpoints if epoch.isdigit() and c.epoch == int(epoch)]
         if not chosen:
             known = ", ".join(["@best", "@last", *(c.path.name.removesuffix(".ckpt") for c in checkpoints)])
             raise CheckpointError(f"No checkpoint {which!r} in {self.directory}. There is: {known}.")
@@ -189,6 +205,13 @@ class CheckpointManager:
             except CheckpointError as error:
                 damage.append(str(error))
         raise CheckpointError("No checkpoint of the run is whole:\n" + "\n".join(damage))
+
+
+def _place(name: str) -> tuple[int, int]:
+    """Epoch and, for a stop in the middle of one, env steps: the order of checkpoints."""
+    match = NAME.match(name)
+    assert match is not None, name
+    return int(match[1]), int(match[2] or 0)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

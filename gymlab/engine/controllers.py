@@ -31,7 +31,11 @@ class ControllerManager:
 
     def states(self) -> dict[str, Any]:
         """State of each controller that has one beyond its parameters."""
-        return {name: controller.get_state() for name, controller in self._controllers.items() if hasattr(controller, "get_state")}
+        return {
+            name: controller.get_state()
+            for name, controller in self._controllers.items()
+            if hasattr(controller, "get_state")
+        }
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """Take back what `states` gave."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gymlab.metrics.statistics import mean_ci95
+from gymlab.metrics.video import VideoWriter
 
 if TYPE_CHECKING:
+    from gymlab.engine.seeding import SeedTree
     from gymlab.engine.workflow import Workflow
     from gymlab.envs.vector import VectorEnv
 
@@ -51,10 +54,14 @@ def evaluate(
     episodes: int,
     *,
     deterministic: bool,
+    seeds: SeedTree | None = None,
     time_limit: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> EvaluationResult:
-    """Play `episodes` episodes. Each sub-environment has a fixed quota: taking the first ones to finish would favour short episodes."""
+    """Play `episodes` episodes; with `seeds`, the same ones each time.
+
+    Each sub-environment has a fixed quota: taking the first episodes to finish would favour short ones.
+    """
     count = environment.num_envs
     quota = np.full(count, episodes // count)
     quota[: episodes % count] += 1
@@ -62,11 +69,13 @@ def evaluate(
     returns: list[float] = []
     lengths: list[int] = []
     start = time.monotonic()
-    observation = environment.reset()
+    observation = environment.reset(seeds)
     state = workflow.initial_state(count)
     complete = True
     while (finished < quota).any():
-        action, state, _ = workflow.act(observation, state, deterministic=deterministic, action_mask=environment.action_mask)
+        action, state, _ = workflow.act(
+            observation, state, deterministic=deterministic, action_mask=environment.action_mask
+        )
         step = environment.step(action)
         observation = step.observation
         for episode in step.episodes:
@@ -80,3 +89,24 @@ def evaluate(
             complete = not (finished < quota).any()
             break
     return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, complete)
+
+
+def record_episode(
+    workflow: Workflow, environment: VectorEnv, path: Path, *, deterministic: bool, seeds: SeedTree, max_seconds: float
+) -> Path | None:
+    """Stream one episode of a rendering environment to an mp4, cut at `max_seconds`; None when the environment draws nothing."""
+    observation = environment.reset(seeds)
+    frame = environment.render()
+    if frame is None:
+        return None
+    state = workflow.initial_state(environment.num_envs)
+    with VideoWriter(path, environment.render_fps, round(max_seconds * environment.render_fps)) as video:
+        while frame is not None and video.add(frame):
+            action, state, _ = workflow.act(
+                observation, state, deterministic=deterministic, action_mask=environment.action_mask
+            )
+            step = environment.step(action)
+            if step.terminated[0] or step.truncated[0]:
+                break
+            observation, frame = step.observation, environment.render()
+    return path

@@ -48,7 +48,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}). The file is damaged; use another checkpoint or run.") from error
+        raise CheckpointError(
+            f"{path} is not valid JSON ({error}). The file is damaged; use another checkpoint or run."
+        ) from error
 
 
 def sha256(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from gymlab.config.schema import Config, Schedule
 from gymlab.errors import ConfigError, did_you_mean
@@ -32,6 +32,11 @@ class Hyperparameters:
                 value = value.value(0, budget)
             setattr(self, name, value)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The current value of the field `name`."""
+
     def follow_schedules(self, env_steps: int) -> None:
         """Set each scheduled value to what its schedule says at `env_steps`; read once before an update, never during one."""
         for name, schedule in self._schedules.items():
@@ -40,9 +45,13 @@ class Hyperparameters:
     def set(self, name: str, value: float, *, env_steps: int, reason: str) -> None:
         """Change a value by hand; a schedule on it ends."""
         if name not in self._names:
-            raise ConfigError(f"{name!r} cannot change during a run. {did_you_mean(name, self._names)} Tunable: {', '.join(self._names)}.")
+            raise ConfigError(
+                f"{name!r} cannot change during a run. {did_you_mean(name, self._names)} Tunable: {', '.join(self._names)}."
+            )
         self._schedules.pop(name, None)
-        self.changes.append({"name": name, "from": getattr(self, name), "to": value, "env_steps": env_steps, "reason": reason})
+        self.changes.append(
+            {"name": name, "from": getattr(self, name), "to": value, "env_steps": env_steps, "reason": reason}
+        )
         setattr(self, name, value)
 
     @property

@@ -62,6 +62,7 @@ class Orchestrator:
         self.best_score: float | None = None
         self.video: Path | None = None
         self.seconds_before = 0.0
+        self.training_seconds = 0.0
         self._epoch_started_at_steps = 0
         self._in_epoch = False
         self._evaluation_environment: VectorEnv | None = None
@@ -88,6 +89,7 @@ class Orchestrator:
                     callback.on_phase_end(self, self.scheduler.phase_ended)
             if self.stop_signal.requested:
                 self.request_stop(f"stopped by {self.stop_signal.name}")
+        self.training_seconds = self.seconds
         for callback in self.callbacks:
             callback.on_stop(self)
         return self.stop_reason
@@ -136,15 +138,13 @@ class Orchestrator:
         return result.env_steps
 
     def _update(self, action: Action) -> int:
-        batch = None
-        if action.phase.buffer is not None:
-            buffer = self.buffers[action.phase.buffer]
-            if not buffer.ready():
-                return 0
-            batch = buffer.sample()
+        buffer = None if action.phase.buffer is None else self.buffers[action.phase.buffer]
+        if buffer is not None and not buffer.ready():
+            return 0
+        batch = None if buffer is None else buffer.sample()
         result: UpdateResult = getattr(self.workflow, action.hook)(batch, action.view)
-        if result.write_back is not None:
-            self.buffers[action.phase.buffer].write_back(result.write_back)
+        if buffer is not None and result.write_back is not None:
+            buffer.write_back(result.write_back)
         self.counters.updates += result.updates
         self.recorder.record_means(result.metrics)
         return result.updates
@@ -153,7 +153,9 @@ class Orchestrator:
         length = self.config.epoch_env_steps
         if length is None:
             return self.scheduler.cycle_ended
-        return self.counters.env_steps - self._epoch_started_at_steps >= length or self.scheduler.phase_ended is not None
+        return (
+            self.counters.env_steps - self._epoch_started_at_steps >= length or self.scheduler.phase_ended is not None
+        )
 
     def _end_epoch(self) -> None:
         self._in_epoch = False
@@ -187,12 +189,12 @@ class Orchestrator:
         """Evaluate on the validation stream and record `val/...`; the same episodes each time."""
         if self._evaluation_environment is None:
             self._evaluation_environment = self.session.make_evaluation_environment("val", self.config.eval_episodes)
-        self._evaluation_environment.restart()
         result = evaluate(
             self.workflow,
             self._evaluation_environment,
             self.config.eval_episodes,
             deterministic=self.config.eval_deterministic,
+            seeds=self.session.seeds,
             time_limit=self.config.eval_time_limit,
             should_stop=lambda: self.stop_signal.requested,
         )
@@ -215,7 +217,11 @@ class Orchestrator:
             epoch=self.counters.epoch,
             env_steps=self.counters.env_steps,
             mid_epoch=self._in_epoch,
-            model={f"{name}.{key}": value for name, module in workflow.modules.items() for key, value in module.state_dict().items()},
+            model={
+                f"{name}.{key}": value
+                for name, module in workflow.modules.items()
+                for key, value in module.state_dict().items()
+            },
             parts={
                 "optimizer": {name: optimizer.state_dict() for name, optimizer in workflow.optimizers.items()},
                 "rng": _random_states(),
@@ -248,7 +254,7 @@ class Orchestrator:
 
 def _random_states() -> dict[str, Any]:
     """States of the global generators of torch, NumPy and Python."""
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
         "torch": torch.get_rng_state(),
         "numpy": {"name": name, "keys": keys, "position": position, "has_gauss": has_gauss, "cached": cached},

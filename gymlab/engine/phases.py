@@ -72,7 +72,11 @@ class PhaseScheduler:
 
     @property
     def _budget_spent(self) -> bool:
-        return self.budget is not None and self.env_steps >= self.budget and any(h.name.startswith("collect") for h in self.phase.hooks)
+        return (
+            self.budget is not None
+            and self.env_steps >= self.budget
+            and any(h.name.startswith("collect") for h in self.phase.hooks)
+        )
 
     def next_action(self) -> Action | None:
         """The hook to call next; None when the curriculum is over."""
@@ -164,7 +168,9 @@ class PhaseScheduler:
         value = metrics.get(until.metric)
         if value is None:
             return
-        if (until.at_least is not None and value >= until.at_least) or (until.at_most is not None and value <= until.at_most):
+        if (until.at_least is not None and value >= until.at_least) or (
+            until.at_most is not None and value <= until.at_most
+        ):
             self._leave_phase()
 
     @property

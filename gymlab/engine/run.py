@@ -33,13 +33,17 @@ def runs_directory(given: str | Path | None = None) -> Path:
 def check_run_id(run_id: str) -> str:
     """The id, if it is a plain lower-case name that cannot leave the runs directory."""
     if not RUN_ID.fullmatch(run_id) or ".." in run_id:
-        raise GymlabError(f"Run id {run_id!r} is not allowed. Use lower-case letters, digits, '.', '_' and '-', at most 64, e.g. cartpole-ppo-1.")
+        raise GymlabError(
+            f"Run id {run_id!r} is not allowed. Use lower-case letters, digits, '.', '_' and '-', at most 64, e.g. cartpole-ppo-1."
+        )
     return run_id
 
 
 def new_run_id(config: Config) -> str:
     """A readable id: environment, variant, seed and time."""
-    stem = re.sub(r"[^a-z0-9.-]+", "-", f"{config.project_id or config.env_id}-{config.variant or config.algo_id}".lower()).strip("-.")
+    stem = re.sub(
+        r"[^a-z0-9.-]+", "-", f"{config.project_id or config.env_id}-{config.variant or config.algo_id}".lower()
+    ).strip("-.")
     return f"{stem[:36]}-s{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
@@ -66,7 +70,9 @@ class Run:
                             f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id, or go on with it by --resume {run_id}."
                         ) from None
         except OSError as error:
-            raise GymlabError(f"Cannot write to the runs directory {runs_dir}: {error}. Choose another with --runs-dir or GYMLAB_RUNS.") from error
+            raise GymlabError(
+                f"Cannot write to the runs directory {runs_dir}: {error}. Choose another with --runs-dir or GYMLAB_RUNS."
+            ) from error
         raise GymlabError(f"Too many runs named {wanted} in {runs_dir}.")
 
     @property
@@ -136,7 +142,11 @@ def all_runs(runs_dir: Path) -> Iterator[Run]:
     """Every run below the directory, oldest first."""
     if not runs_dir.is_dir():
         return
-    found = [path for path in runs_dir.iterdir() if path.is_dir() and not path.is_symlink() and (path / "config.json").is_file()]
+    found = [
+        path
+        for path in runs_dir.iterdir()
+        if path.is_dir() and not path.is_symlink() and (path / "config.json").is_file()
+    ]
     for path in sorted(found, key=lambda path: (path / "config.json").stat().st_mtime):
         yield Run(path)
 
@@ -158,7 +168,9 @@ def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
     if RUN_ID.fullmatch(name) and (runs_dir / name / "config.json").is_file():
         return Run(runs_dir / name), which
     known = [run.id for run in all_runs(runs_dir)]
-    raise CheckpointError(f"No run {name!r} in {runs_dir}. {did_you_mean(name, known)} `gymlab list runs` shows what is there.")
+    raise CheckpointError(
+        f"No run {name!r} in {runs_dir}. {did_you_mean(name, known)} `gymlab list runs` shows what is there."
+    )
 
 
 def versions() -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
 from gymlab.config.targets import instantiate
 from gymlab.engine.controllers import ControllerManager
@@ -47,7 +48,9 @@ class Session:
 
     def make_evaluation_environment(self, purpose: str, episodes: int, render_mode: str | None = None) -> VectorEnv:
         """Environments with a seed stream of their own; as many as pay off, never more than episodes."""
-        return evaluation_environment(self.config, self.seeds, purpose, episodes, backend=self.environment.backend, render_mode=render_mode)
+        return evaluation_environment(
+            self.config, self.seeds, purpose, episodes, backend=self.environment.backend, render_mode=render_mode
+        )
 
     def close(self) -> None:
         """Release the environments."""
@@ -55,7 +58,13 @@ class Session:
 
 
 def evaluation_environment(
-    config: Config, seeds: SeedTree, purpose: str, episodes: int, *, backend: str | None = None, render_mode: str | None = None
+    config: Config,
+    seeds: SeedTree,
+    purpose: str,
+    episodes: int,
+    *,
+    backend: str | None = None,
+    render_mode: str | None = None,
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
     caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
@@ -137,9 +146,16 @@ def prepare(config: Config) -> Session:
     set_threads(config, environment.observation_space)
     counters = Counters()
     workflow = bind_workflow(
-        config, environment.observation_space, environment.action_space, fabric, environment=environment, counters=counters
+        config,
+        environment.observation_space,
+        environment.action_space,
+        fabric,
+        environment=environment,
+        counters=counters,
     )
-    scheduler = PhaseScheduler(config.training.phases or workflow.phases, config.max_env_steps)
+    scheduler = PhaseScheduler(
+        config.training.phases or parse_phases(workflow.phases, type(workflow).__name__), config.max_env_steps
+    )
     buffers = {**workflow.default_buffers(), **workflow.context.buffers}
     _check_hooks(workflow, scheduler, buffers)
     return Session(config, fabric, seeds, counters, workflow.hyperparameters, environment, workflow, scheduler, buffers)

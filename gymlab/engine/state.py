@@ -34,7 +34,9 @@ def encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return {"$tuple": [encode(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]}
     if isinstance(value, list):
         return [encode(item, f"{path}/{index}", tensors) for index, item in enumerate(value)]
-    raise TypeError(f"State at {path!r} is a {type(value).__name__}: only numbers, strings, lists, dicts, arrays and tensors can be saved.")
+    raise TypeError(
+        f"State at {path!r} is a {type(value).__name__}: only numbers, strings, lists, dicts, arrays and tensors can be saved."
+    )
 
 
 def decode(tree: Any, tensors: Mapping[str, Tensor]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +24,10 @@ from gymlab.engine.run import Run, find_run, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import find_workflow
-from gymlab.errors import ConfigError, GymlabError
-from gymlab.metrics.monitor import Monitor, Sink
+from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
+from gymlab.metrics.setup import open_monitor
 
 
 def run_config(run: Run) -> Config:
@@ -84,12 +83,13 @@ def _train_in(run: Run, session: Session, started: float, command: str, notices:
         versions=versions(),
     )
     run.mark_last()
-    with Monitor(_sinks(run, session)) as monitor, StopSignal() as stop_signal:
+    threshold = return_threshold(config, session)
+    with _open_monitor(run, config, threshold) as monitor, StopSignal() as stop_signal:
         for notice in notices:
             monitor.notice(notice)
         loop = Orchestrator(
             session,
-            _callbacks(run, session),
+            _callbacks(run, session, threshold),
             Recorder(),
             monitor,
             CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints),
@@ -118,31 +118,40 @@ def _transfer(reference: str, runs_dir: Path, session: Session, monitor: Monitor
     monitor.notice(f"Parameters taken from {source.id}/{checkpoint.path.name}.")
 
 
-def _threshold_for(setting: bool | float, name: str, threshold: float | None) -> float | None:
+def _threshold_for(setting: bool | float, threshold: float | None) -> float | None:
     if setting is False:
         return None
     return threshold if setting is True else float(setting)
 
 
-def _callbacks(run: Run, session: Session) -> list[Callback]:
+def _callbacks(run: Run, session: Session, threshold: float | None) -> list[Callback]:
     config = session.config
-    threshold = return_threshold(config, session)
     callbacks: list[Callback] = [Schedules()]
     if config.eval_freq_epochs:
         callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
-    if config.eval_recording_freq_epochs:
-        callbacks.append(Videos(run.dir / "videos", config.eval_recording_freq_epochs))
     callbacks.append(
         EarlyStop(
-            on_eval=_threshold_for(config.early_stop_on_eval_threshold, "eval", threshold),
-            on_train=_threshold_for(config.early_stop_on_train_threshold, "train", threshold),
+            on_eval=_threshold_for(config.early_stop_on_eval_threshold, threshold),
+            on_train=_threshold_for(config.early_stop_on_train_threshold, threshold),
         )
     )
     callbacks.append(Checkpoints(config.checkpoint_minutes, evaluates=bool(config.eval_freq_epochs)))
+    if config.video or config.eval_recording_freq_epochs:
+        callbacks.append(Videos(run.dir / "videos", config.eval_recording_freq_epochs, config.video_max_seconds))
     callbacks.append(Report(run, threshold))
     return callbacks
 
 
-def _sinks(run: Run, session: Session) -> list[Sink]:
-    """Where metrics go: CSV and run.log always, the console unless quiet, trackers that the config enables."""
-    return []
+def _open_monitor(run: Run, config: Config, threshold: float | None) -> Monitor:
+    return open_monitor(
+        run.dir,
+        run_id=run.id,
+        title=f"{run.record['experiment']}  seed {config.seed}",
+        project=config.project_id or config.env_id,
+        config=run.config_data,
+        budget=config.max_env_steps,
+        threshold=threshold,
+        quiet=config.quiet,
+        tensorboard=config.enable_tensorboard,
+        wandb=config.enable_wandb,
+    )

@@ -159,7 +159,12 @@ class Workflow(ABC):
 
     @abstractmethod
     def act(
-        self, observation: np.ndarray, state: Any = None, *, deterministic: bool = False, action_mask: np.ndarray | None = None
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        *,
+        deterministic: bool = False,
+        action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
         """Actions for a batch of raw observations; extras may hold `probabilities`, `value`, `log_prob`, `latent`."""
 
@@ -171,10 +176,9 @@ class Workflow(ABC):
         """State beyond modules and optimizers that resume needs: nested dicts and lists of numbers, strings, arrays and tensors."""
         return {}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Take back what `get_state` gave."""
 
     def describe(self) -> dict[str, Any]:
         """Derived numbers to print before training: batch, updates per step, memory of buffers."""
         return {}
-

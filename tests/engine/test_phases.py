@@ -26,7 +26,9 @@ def test_hooks_alternate_until_the_budget_is_spent():
 
 
 def test_times_repeats_a_hook_within_a_cycle():
-    scheduler = PhaseScheduler([phase(hooks=("collect", HookSpec(name="update_world_model", times=3)), duration_cycles=2)])
+    scheduler = PhaseScheduler(
+        [phase(hooks=("collect", HookSpec(name="update_world_model", times=3)), duration_cycles=2)]
+    )
     assert walk(scheduler) == ["collect", *["update_world_model"] * 3] * 2
 
 
@@ -34,7 +36,9 @@ def test_ratio_owes_updates_per_step_and_keeps_the_fraction():
     scheduler = PhaseScheduler([phase(hooks=("collect", HookSpec(name="update_world_model", ratio=0.25)))], budget=50)
     # 10 steps owe 2.5 updates: 2, then 3, then 2, then 3, then 2.
     names = walk(scheduler)
-    counts = [len(part) for part in " ".join(names).replace("update_world_model", "u").replace(" ", "").split("collect")[1:]]
+    counts = [
+        len(part) for part in " ".join(names).replace("update_world_model", "u").replace(" ", "").split("collect")[1:]
+    ]
     assert counts == [2, 3, 2, 3, 2]
 
 
@@ -47,7 +51,9 @@ def test_small_ratio_still_ends_the_cycle_with_the_collect():
 
 
 def test_skipped_updates_count_as_nothing_and_are_not_owed_later():
-    scheduler = PhaseScheduler([phase(hooks=("collect", HookSpec(name="update_world_model", ratio=1.0)), duration_updates=5)])
+    scheduler = PhaseScheduler(
+        [phase(hooks=("collect", HookSpec(name="update_world_model", ratio=1.0)), duration_updates=5)]
+    )
     first = scheduler.next_action()
     scheduler.advance(first, env_steps=100)
     scheduler.advance(scheduler.next_action(), updates=0)
@@ -69,12 +75,16 @@ def test_the_first_duration_met_ends_the_phase(fields, expected):
 
 
 def test_a_duration_in_updates_ends_in_the_middle_of_a_cycle():
-    scheduler = PhaseScheduler([phase(hooks=("collect", HookSpec(name="update_controller", times=10)), duration_updates=4)])
+    scheduler = PhaseScheduler(
+        [phase(hooks=("collect", HookSpec(name="update_controller", times=10)), duration_updates=4)]
+    )
     assert walk(scheduler) == ["collect", *["update_controller"] * 4]
 
 
 def test_phases_follow_each_other_and_report_their_end():
-    scheduler = PhaseScheduler([phase("first", duration_cycles=1), phase("second", hooks=("collect",), duration_cycles=2)])
+    scheduler = PhaseScheduler(
+        [phase("first", duration_cycles=1), phase("second", hooks=("collect",), duration_cycles=2)]
+    )
     ended = []
     while (action := scheduler.next_action()) is not None:
         scheduler.advance(action, env_steps=5 if action.collects else 0, updates=0 if action.collects else 1)

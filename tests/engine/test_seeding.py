@@ -11,10 +11,17 @@ def test_same_path_same_seed_on_every_machine():
 
 
 def test_no_two_episodes_share_a_seed():
-    seeds = {SeedTree(0).child(purpose, env, episode).integer() for purpose in ("train", "val", "test") for env in range(16) for episode in range(50)}
+    seeds = {
+        SeedTree(0).child(purpose, env, episode).integer()
+        for purpose in ("train", "val", "test")
+        for env in range(16)
+        for episode in range(50)
+    }
     assert len(seeds) == 3 * 16 * 50
 
 
 def test_seed_zero_differs_from_seed_one_and_generators_restart():
     assert SeedTree(0).child("x").integer() != SeedTree(1).child("x").integer()
-    np.testing.assert_array_equal(SeedTree(0).child("x").generator().random(3), SeedTree(0).child("x").generator().random(3))
+    np.testing.assert_array_equal(
+        SeedTree(0).child("x").generator().random(3), SeedTree(0).child("x").generator().random(3)
+    )

@@ -31,7 +31,10 @@ def test_non_finite_floats_and_large_integers_survive():
 
 
 def test_arrays_and_tensors_keep_dtype_and_values():
-    value = {"array": np.arange(6, dtype=np.int16).reshape(2, 3), "tensor": torch.tensor([1.5, 2.5], dtype=torch.float64)}
+    value = {
+        "array": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "tensor": torch.tensor([1.5, 2.5], dtype=torch.float64),
+    }
     back = round_trip(value)
     assert back["array"].dtype == np.int16
     np.testing.assert_array_equal(back["array"], value["array"])

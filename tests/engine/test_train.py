@@ -1,0 +1,216 @@
+"""A training from end to end: what it writes, that it repeats, that it stops and fails cleanly."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import gymlab
+from gymlab.config import dump
+from gymlab.engine.run import Run
+from gymlab.engine.train import run_config
+from gymlab.errors import GymlabError, NonFiniteError
+
+TINY = {
+    "max_env_steps": 2048,
+    "n_envs": 8,
+    "n_steps": 32,
+    "batch_size": 64,
+    "n_epochs": 2,
+    "quiet": True,
+    "video": False,
+}
+
+
+def tiny(tmp_path, experiment="CartPole-v1:ppo", **fields):
+    return gymlab.train(experiment, runs_dir=tmp_path, **{**TINY, "eval_freq_epochs": 4, "eval_episodes": 10, **fields})
+
+
+def columns(run, *, without=("sys/",)):
+    return {name: values for name, values in run.metrics.items() if not name.startswith(without)}
+
+
+def parameters(run):
+    return run.checkpoints.find().read_model()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("runs"), seed=0)
+
+
+def test_the_run_directory_is_complete(run):
+    names = {path.name for path in run.dir.iterdir()}
+    assert {"config.json", "run.json", "metrics.csv", "run.log", "report.md", "curve.png", "checkpoints"} <= names
+    assert os.readlink(run.dir.parent / "@last") == run.id
+    assert run.status == "finished"
+    assert {"torch", "gymnasium", "commit"} <= run.record["versions"].keys()
+    assert (run.dir / "checkpoints" / "best.ckpt").exists()
+    assert {"mean", "ci95", "n", "min", "max", "solved"} <= run.result.keys()
+    assert run.result["n"] == 10
+
+
+def test_the_saved_config_loads_back_to_the_same(run):
+    config = run_config(run)
+    assert config.n_envs == 8
+    assert dump(config) == run.config_data
+
+
+def test_counters_and_budget(run):
+    steps = run.metrics["train/cnt/env_steps"]
+    assert steps == [256 * (index + 1) for index in range(8)]
+    assert run.metrics["train/cnt/vec_steps"][-1] == 256
+    assert run.metrics["train/cnt/updates"][-1] == 8 * 2 * 4
+    assert run.metrics["train/cnt/epoch"] == list(range(1, 9))
+    assert [value is not None for value in run.metrics["val/roll/ep_rew/mean"]] == [False, False, False, True] * 2
+
+
+def test_a_budget_that_is_no_multiple_of_the_rollout_is_met_exactly(tmp_path):
+    assert tiny(tmp_path, max_env_steps=1000).metrics["train/cnt/env_steps"][-1] == 1000
+
+
+def test_no_file_of_a_run_needs_pickle(run):
+    kinds = {path.suffix for path in run.dir.rglob("*") if path.is_file()}
+    assert kinds <= {".json", ".csv", ".log", ".md", ".png", ".safetensors", ".mp4"}
+
+
+def test_two_seeded_runs_are_equal_and_seeds_differ(tmp_path, run):
+    again = tiny(tmp_path, seed=0)
+    other = tiny(tmp_path, seed=1)
+    assert columns(again) == columns(run)
+    for name, tensor in parameters(run).items():
+        assert torch.equal(parameters(again)[name], tensor), name
+    assert columns(other) != columns(run)
+
+
+def test_evaluation_changes_nothing_in_training(tmp_path):
+    fields = {"seed": 3, "normalize_obs": "rolling", "normalize_reward": True}
+    with_evaluation = tiny(tmp_path, **fields, eval_freq_epochs=1, eval_deterministic=False)
+    without = tiny(tmp_path, **fields, eval_freq_epochs=None)
+    assert columns(with_evaluation, without=("sys/", "val/")) == columns(without)
+    for name, tensor in parameters(without).items():
+        assert torch.equal(parameters(with_evaluation)[name], tensor), name
+
+
+def test_the_loaded_agent_acts_as_the_trained_one(run):
+    agent = gymlab.load(str(run.dir))
+    observations = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    expected, _, _ = agent.workflow.act(observations, deterministic=True)
+    assert np.array_equal(agent.act(observations), expected)
+    assert agent.act(observations[0]) == expected[0]
+    assert agent.action_space.contains(agent.act(observations[0]))
+
+
+def test_normalisation_travels_with_the_agent(tmp_path):
+    run = tiny(tmp_path, normalize_obs="rolling")
+    means = [
+        tensor for name, tensor in parameters(run).items() if name.startswith("encoder.") and name.endswith("mean")
+    ]
+    assert means[0].abs().sum() > 0
+    before = {name: tensor.clone() for name, tensor in run.agent.workflow.modules["encoder"].state_dict().items()}
+    run.agent.evaluate(5)
+    for name, tensor in run.agent.workflow.modules["encoder"].state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_transfer_starts_from_the_other_runs_parameters(tmp_path):
+    source = tiny(tmp_path, seed=1)
+    target = tiny(tmp_path, seed=2, init_from_run=source.id, max_env_steps=256, policy_lr=0.0, run_id="target")
+    for name, tensor in parameters(source).items():
+        assert torch.allclose(parameters(target)[name], tensor), name
+
+
+def test_transfer_that_does_not_fit_names_the_tensor(tmp_path):
+    source = tiny(tmp_path, "Acrobot-v1:ppo")
+    with pytest.raises(GymlabError, match=r"does not fit.*policy\."):
+        tiny(tmp_path, init_from_run=source.id)
+
+
+def test_schedules_start_high_and_never_reach_below_the_end(tmp_path):
+    values = tiny(tmp_path, policy_lr="lin_0.001", clip_range="lin_0.2").metrics["train/policy_lr"]
+    assert values[0] == pytest.approx(0.001)
+    assert values[-1] == pytest.approx(0.001 / 8)
+
+
+def test_early_stop_on_the_training_threshold(tmp_path):
+    run = tiny(tmp_path, max_env_steps=200_000, early_stop_on_train_threshold=15, eval_freq_epochs=None)
+    assert run.metrics["train/cnt/env_steps"][-1] < 200_000
+    assert "reached 15" in run.record["reason"]
+
+
+def test_a_bandit_with_episodes_of_one_step_has_as_many_steps_as_episodes(tmp_path):
+    run = tiny(tmp_path, "Bandit-v0:ppo", max_env_steps=512)
+    assert run.metrics["train/cnt/episodes"] == run.metrics["train/cnt/env_steps"]
+
+
+NAN_PLUGIN = """
+import gymnasium as gym
+import numpy as np
+
+class Bad(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    steps = 0
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        Bad.steps += 1
+        return np.zeros(2, np.float32), float("nan") if Bad.steps > 1500 else 1.0, Bad.steps % 10 == 0, False, {}
+
+gym.register("Bad-v0", Bad)
+"""
+
+
+def test_a_nan_reward_stops_the_run_and_leaves_earlier_checkpoints(tmp_path, monkeypatch):
+    (tmp_path / "bad_env.py").write_text(NAN_PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NonFiniteError, match=r"Bad-v0.*reward"):
+        tiny(
+            tmp_path / "runs",
+            "Bad-v0",
+            algo="ppo",
+            plugins=["bad_env"],
+            eval_freq_epochs=1,
+            eval_episodes=2,
+            max_env_steps=8192,
+            vectorization_mode="sync",
+        )
+    run = Run(tmp_path / "runs" / os.readlink(tmp_path / "runs" / "@last"))
+    assert run.status == "crashed"
+    assert "reward" in run.record["reason"]
+    run.checkpoints.find("@last").verify()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
+    arguments = [
+        "train",
+        "CartPole-v1:ppo",
+        "-q",
+        "--runs-dir",
+        str(tmp_path),
+        "--run-id",
+        "stopped",
+        "eval_freq_epochs=null",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gymlab", *arguments, "max_env_steps=100000000"], stdout=subprocess.DEVNULL
+    )
+    metrics = tmp_path / "stopped" / "metrics.csv"
+    deadline = time.monotonic() + 60
+    while not (metrics.exists() and metrics.stat().st_size > 500) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 0
+    run = Run(tmp_path / "stopped")
+    assert run.status == "stopped"
+    assert number.name in run.record["reason"]
+    state = run.checkpoints.find().read_state()
+    assert state["counters"]["env_steps"] > 0
+    assert json.loads((run.dir / "run.json").read_text())["status"] == "stopped"

@@ -2,17 +2,83 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
+import sys
+import time
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import gymnasium as gym
+
 from gymlab.config.schema import Config
+from gymlab.envs.adapter import GymnasiumVector
 from gymlab.envs.families import Family, family_of
 from gymlab.envs.native import NATIVE
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
 from gymlab.envs.vector import EnvironmentSpec, Seeds, VectorEnv
+from gymlab.envs.workers import AsyncVector, WorkerEnv
+from gymlab.envs.wrappers import FrameSkipWrapper, FrameStack, ImageObservation, PixelObservationWrapper
+from gymlab.envs.wrappers.images import is_channel_last
+from gymlab.envs.wrappers.registry import WrapperContext, apply_wrappers, needs_shared_state, wrapper_classes
+from gymlab.errors import ConfigError, EnvironmentFailure
 
 logger = logging.getLogger(__name__)
+
+SLOW_STEP_SECONDS = 0.5e-3
+"""Environments slower than this pay for a process of their own."""
+MEASURE_SECONDS, MEASURE_STEPS = 0.3, 200
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Everything that making one environment of a config needs, resolved once."""
+
+    config: Config
+    family: Family
+    spec: EnvironmentSpec
+    env_kwargs: dict[str, Any]
+    seeds: Seeds | None
+    purpose: str
+    render_mode: str | None
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    def make(self, env_index: int) -> SubEnv:
+        """Environment number `env_index` with all its wrappers."""
+        config = self.config
+        pixels = config.obs_type == "rgb" or PixelObservationWrapper in wrapper_classes(config.env_wrappers)
+        render_mode = "rgb_array" if pixels else self.render_mode
+        _prepare_display(render_mode, self.spec.id)
+        env = self.family.make(self.spec.id, self.env_kwargs, render_mode)
+        env = recorder = EpisodeRecorder(env, self.spec.max_episode_steps)
+        if config.frame_skip > 1:
+            env = FrameSkipWrapper(env, config.frame_skip)
+        if config.obs_type == "rgb" and not is_channel_last(env.observation_space):
+            env = PixelObservationWrapper(env)
+        context = WrapperContext(self.purpose, env_index, _gamma(config), self.shared)
+        env = apply_wrappers(env, config.env_wrappers, context, self.spec.id)
+        if config.grayscale_obs or config.resize_obs or is_channel_last(env.observation_space):
+            env = ImageObservation(env, config.grayscale_obs, config.resize_obs)
+        if config.frame_stack > 1:
+            env = FrameStack(env, config.frame_stack)
+        return SubEnv(env, recorder, seeds=self.seeds, purpose=self.purpose, env_index=env_index)
+
+
+def blueprint(
+    config: Config, seeds: Seeds | None = None, purpose: str = "train", render_mode: str | None = None
+) -> Blueprint:
+    """Family, spec (with the config's own time limit) and arguments of the config's environment."""
+    family = family_of(config.env_id)
+    env_id = family.resolve(config.env_id)
+    env_kwargs = family.env_kwargs(env_id, config.env_kwargs)
+    spec = family.spec(env_id, env_kwargs)
+    if config.max_episode_steps is not None:
+        spec = replace(spec, max_episode_steps=config.max_episode_steps)
+    if config.obs_type in ("ram", "objects") and family.name != "atari":
+        raise ConfigError(f"obs_type: {config.obs_type} exists for Atari only; {env_id} gives vector or rgb.")
+    return Blueprint(config, family, spec, env_kwargs, seeds, purpose, render_mode or config.render_mode)
 
 
 def make_env(
@@ -24,20 +90,7 @@ def make_env(
     purpose: str = "train",
 ) -> SubEnv:
     """One environment as the agent sees it; with `seeds`, each episode has the seed of its place in the tree."""
-    family, spec, kwargs = describe(config)
-    env = family.make(spec.id, kwargs, render_mode)
-    recorder = EpisodeRecorder(env, spec.max_episode_steps)
-    return SubEnv(recorder, recorder, seeds=seeds, purpose=purpose, env_index=env_index)
-
-
-def describe(config: Config) -> tuple[Family, EnvironmentSpec, dict[str, Any]]:
-    """Family, spec (with the config's own time limit) and keyword arguments of the config's environment."""
-    family = family_of(config.env_id)
-    kwargs = dict(config.env_kwargs)
-    env_id = family.resolve(config.env_id)
-    known = family.spec(env_id, kwargs)
-    limit = config.max_episode_steps or known.max_episode_steps
-    return family, EnvironmentSpec(env_id, known.reward_threshold, limit), kwargs
+    return blueprint(config, seeds, purpose, render_mode).make(env_index)
 
 
 def make_vector(
@@ -49,14 +102,144 @@ def make_vector(
     backend: str | None = None,
     render_mode: str | None = None,
 ) -> VectorEnv:
-    """`num_envs` environments behind the one step format; `backend` wins over the config's `vectorization_mode`."""
-    _, spec, kwargs = describe(config)
+    """`num_envs` environments behind the one step format; `backend` wins over the config's `vectorization_mode`.
+
+    `auto` takes a native implementation where one fits, else measures a step of one environment: quick ones are stepped
+    in this process, slow ones in processes of their own. The choice is `VectorEnv.backend`, to be stored and reused.
+    """
+    plan = blueprint(config, seeds, purpose, render_mode)
     mode = backend or config.vectorization_mode
-    render_mode = render_mode or config.render_mode
-    if mode in ("auto", "native") and spec.id in NATIVE:
-        return NATIVE[spec.id](spec, num_envs, seeds, purpose, render_mode=render_mode, **kwargs)
-    envs = [
-        make_env(config, seeds=seeds, env_index=index, render_mode=render_mode, purpose=purpose)
-        for index in range(num_envs)
-    ]
-    return SyncVector(spec, envs)
+    obstacle = _obstacle_to_native(plan)
+    if mode == "native" and obstacle:
+        raise ConfigError(
+            f"vectorization_mode: native is not possible for {plan.spec.id}: {obstacle} Use auto or sync."
+        )
+    if mode in ("auto", "native") and not obstacle:
+        return _make_native(plan, num_envs, seeds)
+    seconds = None
+    if mode == "auto":
+        mode, seconds = _choose(plan, num_envs)
+    vector = _make_async(plan, num_envs, seeds) if mode == "async" else _make_sync(plan, num_envs)
+    vector.measured_step_seconds = seconds
+    return vector
+
+
+def _obstacle_to_native(plan: Blueprint) -> str:
+    """Why the environment cannot be stepped natively; empty when it can."""
+    config, env_id = plan.config, plan.spec.id
+    for name in ("env_wrappers", "grayscale_obs", "resize_obs"):
+        if getattr(config, name):
+            return f"{name} works on single environments."
+    for name in ("frame_stack", "frame_skip"):
+        if getattr(config, name) > 1:
+            return f"{name} works on single environments."
+    if config.obs_type == "rgb":
+        return "obs_type: rgb renders single environments."
+    implementation = NATIVE.get(env_id)
+    if implementation is None:
+        if plan.family.has_vector(env_id) and plan.render_mode is None:
+            return ""
+        return "it has no vector version."
+    unknown = set(plan.env_kwargs) - implementation.options
+    if unknown:
+        return f"the native version does not know env_kwargs {sorted(unknown)}."
+    return ""
+
+
+def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
+    implementation = NATIVE.get(plan.spec.id)
+    if implementation is None:
+        kwargs = dict(plan.env_kwargs)
+        if plan.config.max_episode_steps is not None:
+            kwargs["max_episode_steps"] = plan.config.max_episode_steps
+        vector = plan.family.make_vector(plan.spec.id, kwargs, num_envs)
+        return GymnasiumVector(vector, plan.spec, seeds, plan.purpose)
+    _prepare_display(plan.render_mode, plan.spec.id)
+    return implementation(plan.spec, num_envs, seeds, plan.purpose, render_mode=plan.render_mode, **plan.env_kwargs)
+
+
+def _make_sync(plan: Blueprint, num_envs: int) -> SyncVector:
+    return SyncVector(plan.spec, [plan.make(index) for index in range(num_envs)])
+
+
+def _make_async(plan: Blueprint, num_envs: int, seeds: Seeds) -> AsyncVector:
+    sharing = _sharing_wrappers(plan.config)
+    if sharing:
+        raise ConfigError(
+            f"vectorization_mode: async is not possible with {sharing[0]}: its state is one for all. Use sync."
+        )
+    factories = [functools.partial(_make_worker, plan, index) for index in range(num_envs)]
+    return AsyncVector(factories, plan.spec, seeds, plan.purpose)
+
+
+def _make_worker(plan: Blueprint, env_index: int) -> WorkerEnv:
+    return WorkerEnv(plan.make(env_index))
+
+
+def _sharing_wrappers(config: Config) -> list[str]:
+    return [wrapper.__name__ for wrapper in wrapper_classes(config.env_wrappers) if needs_shared_state(wrapper)]
+
+
+def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
+    """Sync or async, and the time of a step that decided it."""
+    if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
+        return "sync", None
+    seconds = measure_step_seconds(plan)
+    return ("async" if seconds > SLOW_STEP_SECONDS else "sync"), seconds
+
+
+def measure_step_seconds(plan: Blueprint) -> float:
+    """Time of one step with random actions, resets included, in an environment that is thrown away."""
+    trial = replace(plan, purpose="measure", render_mode=None, shared={})
+    env = trial.make(0)
+    env.action_space.seed(0)
+    env.reset()
+    # The first step may load fonts, open a renderer or compile: it is not counted.
+    _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+    start = time.perf_counter()
+    steps = 0
+    while steps < MEASURE_STEPS and time.perf_counter() - start < MEASURE_SECONDS:
+        if terminated or truncated:
+            env.reset()
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps += 1
+    seconds = (time.perf_counter() - start) / steps
+    env.close()
+    return seconds
+
+
+def step_rate(vector: VectorEnv, seconds: float = 1.0) -> float:
+    """Environment steps a second with random actions, over all environments."""
+    generator_space = gym.vector.utils.batch_space(vector.action_space, vector.num_envs)
+    generator_space.seed(0)
+    actions = [generator_space.sample() for _ in range(64)]
+    vector.reset()
+    steps = 0
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        for batch in actions:
+            vector.step(batch)
+        steps += len(actions) * vector.num_envs
+    return steps / elapsed
+
+
+def _gamma(config: Config) -> float:
+    """Discount of the algorithm, at the start of its schedule if it has one."""
+    gamma = getattr(config, "gamma", 0.99)
+    return float(getattr(gamma, "start", gamma))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _prepare_display(render_mode: str | None, env_id: str) -> None:
+    """Let pygame draw where there is no screen; a window without one is refused."""
+    if render_mode is None:
+        return
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    if not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        return
+    if render_mode == "human" and os.environ.get("SDL_VIDEODRIVER") is None:
+        raise EnvironmentFailure(f"{env_id}: there is no display for a window. Use render_mode: rgb_array.")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

@@ -34,7 +34,7 @@ class NativeVector(VectorEnv):
     Its rewards and observations are finite by construction, so nothing is checked a step.
     """
 
-    backend: ClassVar[str] = "native"
+    backend = "native"
     options: ClassVar[frozenset[str]] = frozenset()
     """Entries of `env_kwargs` that the implementation understands."""
 

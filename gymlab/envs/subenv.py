@@ -124,8 +124,8 @@ class SubEnv(gym.Wrapper):
             "wrappers": {str(depth): keeper.get_state() for depth, keeper in enumerate(self._keepers)},
         }
 
-    def set_state(self, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Replay the open episode; returns its newest observation and info."""
+    def replay(self, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Play the open episode again up to where it was; returns its newest observation and info."""
         self.episode_index = int(state["episode_index"])
         self.episodes_finished = int(state["episodes_finished"])
         observation, info = self._begin()
@@ -140,9 +140,12 @@ class SubEnv(gym.Wrapper):
                 )
         # Shaping may depend on what wrappers had seen before, so its sum is taken from the state, not from the replay.
         self.shaped_return = float(state["shaped_return"])
+        return observation, info
+
+    def restore_wrappers(self, state: dict[str, Any]) -> None:
+        """Give wrappers their state back: after all environments have replayed, since some share theirs."""
         for depth, keeper in enumerate(self._keepers):
             keeper.set_state(state["wrappers"][str(depth)])
-        return observation, info
 
 
 def _layers(env: gym.Env) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class SyncVector(VectorEnv):
     """A plain loop over sub-environments that resets a finished one in the same step."""
 
-    backend: ClassVar[str] = "sync"
+    backend = "sync"
 
     def __init__(self, spec: EnvironmentSpec, envs: list[SubEnv]) -> None:
         first = envs[0]
@@ -114,6 +114,8 @@ class SyncVector(VectorEnv):
 
     def _merge(self, infos: dict[str, Any], index: int, info: dict[str, Any]) -> None:
         for key, value in info.items():
+            if key == "action_mask":
+                continue
             if key not in infos:
                 infos[key] = [None] * self.num_envs
             infos[key][index] = value
@@ -133,9 +135,12 @@ class SyncVector(VectorEnv):
                 f"The saved state of {self.spec.id} has {len(expected)} environments, this one {self.num_envs}."
             )
         self.action_mask = None
+        saved = [state["environments"][str(index)] for index in range(self.num_envs)]
         for index, env in enumerate(self.envs):
-            self._place(index, *replay(env, state["environments"][str(index)], expected[index], self.spec.id))
+            self._place(index, *replay(env, saved[index], expected[index], self.spec.id))
             self.episode_counts[index] = env.episodes_finished
+        for env, one in zip(self.envs, saved, strict=True):
+            env.restore_wrappers(one)
 
     def render(self) -> np.ndarray | None:
         """Environment 0, or None when it was made without rendering."""
@@ -153,7 +158,7 @@ class SyncVector(VectorEnv):
 def replay(env: SubEnv, state: dict[str, Any], expected: np.ndarray, env_id: str) -> tuple[Any, dict[str, Any]]:
     """Bring an environment back to a saved state; where it cannot repeat itself, say so and begin its next episode."""
     try:
-        observation, info = env.set_state(state)
+        observation, info = env.replay(state)
     except EnvironmentFailure as error:
         logger.warning("%s: %s Continuing from a fresh episode.", env_id, error)
         return env.reset()

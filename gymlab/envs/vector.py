@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -45,7 +45,7 @@ class EnvironmentSpec:
 class VectorEnv(ABC):
     """N environments stepped together. Every backend resets a finished episode by itself and gives `Step`."""
 
-    backend: ClassVar[str] = ""
+    backend: str = ""
     """How the environments are stepped: native, sync or async."""
 
     def __init__(

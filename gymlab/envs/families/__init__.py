@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 
 from gymlab.envs.vector import EnvironmentSpec
+from gymlab.errors import EnvironmentFailure
 
 FAMILIES: list[Family] = []
 """Every family known, in the order of registration."""
@@ -27,6 +28,10 @@ class Family(ABC):
     def resolve(self, env_id: str) -> str:
         """The id under which the environment is made; an unknown one raises an error that names the nearest."""
 
+    def env_kwargs(self, env_id: str, env_kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments with which a resolved id is made: the config's, on top of what the family adds."""
+        return dict(env_kwargs)
+
     @abstractmethod
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
         """What is known about a resolved id without making it."""
@@ -39,9 +44,13 @@ class Family(ABC):
     def ids(self) -> Iterable[str]:
         """Ids that can be made now."""
 
-    def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv | None:
-        """The environment's own vector version, where somebody else than we wrote one."""
-        return None
+    def has_vector(self, env_id: str) -> bool:
+        """Whether somebody else than we wrote a vector version of the environment."""
+        return False
+
+    def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv:
+        """That vector version."""
+        raise EnvironmentFailure(f"{env_id} has no vector version.")
 
 
 def register_family(family: Family) -> Family:

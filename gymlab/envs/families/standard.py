@@ -71,15 +71,16 @@ class StandardFamily(Family):
         """Every id in Gymnasium's registry."""
         return sorted(gym.registry)
 
-    def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv | None:
-        """The registered vector entry point, if there is one."""
-        spec = gym.spec(env_id)
-        if spec.vector_entry_point is None:
-            return None
+    def has_vector(self, env_id: str) -> bool:
+        """Whether a vector entry point is registered."""
+        return gym.spec(env_id).vector_entry_point is not None
+
+    def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv:
+        """The registered vector entry point."""
         try:
             return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **env_kwargs)
         except (gym.error.DependencyNotInstalled, ImportError) as error:
-            raise missing_package(env_id, spec, error) from error
+            raise missing_package(env_id, gym.spec(env_id), error) from error
 
 
 def missing_package(env_id: str, spec: gym.envs.registration.EnvSpec, error: Exception) -> EnvironmentFailure:

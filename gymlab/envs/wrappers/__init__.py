@@ -1,0 +1,26 @@
+"""Wrappers of single environments, by registry id."""
+
+from gymlab.envs.wrappers.actions import ActionRewardShaper, DiscreteActionSpaceRemapperWrapper, FrameSkipWrapper
+from gymlab.envs.wrappers.discrete import DiscreteEncoder
+from gymlab.envs.wrappers.images import FrameStack, ImageObservation, PixelObservationWrapper
+from gymlab.envs.wrappers.registry import EnvWrapperRegistry, WrapperContext
+from gymlab.envs.wrappers.shaping import (
+    CartPoleV1_RewardShaper,
+    MountainCarV0_RewardShaper,
+    MountainCarV0_StateCountBonus,
+)
+
+__all__ = [
+    "ActionRewardShaper",
+    "CartPoleV1_RewardShaper",
+    "DiscreteActionSpaceRemapperWrapper",
+    "DiscreteEncoder",
+    "EnvWrapperRegistry",
+    "FrameSkipWrapper",
+    "FrameStack",
+    "ImageObservation",
+    "MountainCarV0_RewardShaper",
+    "MountainCarV0_StateCountBonus",
+    "PixelObservationWrapper",
+    "WrapperContext",
+]

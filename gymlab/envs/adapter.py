@@ -1,0 +1,258 @@
+"""Any Gymnasium vector environment, in any of the three autoreset modes, behind the one step format.
+
+What happens around the end of an episode (obs 13 is its last, 20 the first of the next):
+
+    mode        the ending step                        the following step
+    NEXT_STEP   observation 13, final 13               dead row (valid False, action ignored): observation 20
+    SAME_STEP   observation 20, final 13               real
+    DISABLED    observation 20 (we reset), final 13    real
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from gymlab.envs.spaces import Flattener, stored_space
+from gymlab.envs.step import Episode, Step
+from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds, Slot, VectorEnv
+from gymlab.errors import EnvironmentFailure
+
+REPORT = "gymlab_episode"
+"""Key under which a sub-environment of ours tells of a finished episode."""
+NOT_INFO = ("final_obs", "final_info", "action_mask", REPORT)
+
+
+class GymnasiumVector(VectorEnv):
+    """Adapter over a Gymnasium vector environment; ale-py's variant of SAME_STEP is understood too."""
+
+    def __init__(
+        self,
+        vector: gym.vector.VectorEnv,
+        spec: EnvironmentSpec,
+        seeds: Seeds,
+        purpose: str = "train",
+        *,
+        backend: str = "native",
+    ) -> None:
+        raw_space = vector.single_observation_space
+        super().__init__(
+            spec=spec,
+            num_envs=vector.num_envs,
+            observation_space=stored_space(raw_space),
+            action_space=vector.single_action_space,
+            raw_observation_space=raw_space,
+        )
+        self.backend = backend
+        self.resumable = False
+        self.resume_note = f"{type(vector.unwrapped).__name__} resets by itself and gives no state to save."
+        self.render_fps = float(vector.metadata.get("render_fps") or 30.0)
+        self._vector = vector
+        self._mode = _autoreset_mode(vector, spec.id)
+        self._flattener = Flattener(raw_space)
+        self._seeds = seeds.child(purpose)
+        self._purpose = purpose
+        self._resets = 0
+        count = self.num_envs
+        self._slots = (Slot(count, self.observation_space), Slot(count, self.observation_space))
+        self._turn = 0
+        self._check = FiniteCheck(spec.id, self._slots[0])
+        self._dead = np.zeros(count, dtype=np.bool_)
+        self._lengths = np.zeros(count, dtype=np.int64)
+        self._returns = np.zeros(count, dtype=np.float64)
+        self._episode_indices = np.full(count, -1, dtype=np.int64)
+
+    @property
+    def observation(self) -> np.ndarray:
+        """[N, ...] the newest observation."""
+        return self._slots[self._turn].observation
+
+    def reset(self, seeds: Seeds | None = None) -> np.ndarray:
+        """Begin a new episode everywhere; with `seeds`, with numbering anew from that tree."""
+        if seeds is not None:
+            self._reseed(seeds)
+        everywhere = np.ones(self.num_envs, dtype=np.bool_)
+        self._begin(everywhere)
+        self._dead.fill(False)
+        observations, infos = self._raw_reset(seed=self._reset_seed(everywhere))
+        self._resets += 1
+        self._turn ^= 1
+        self.observation[...] = self._flattener.batch(observations, self.num_envs)
+        self.action_mask = None
+        self._take_mask(infos)
+        self._check.first(self.observation)
+        return self.observation
+
+    def _reseed(self, seeds: Seeds) -> None:
+        self._seeds = seeds.child(self._purpose)
+        self._resets = 0
+        self._episode_indices.fill(-1)
+        self.episode_counts.fill(0)
+
+    def _begin(self, rows: np.ndarray) -> None:
+        self._episode_indices[rows] += 1
+        self._lengths[rows] = 0
+        self._returns[rows] = 0.0
+
+    def _reset_seed(self, rows: np.ndarray) -> int | list[int | None]:
+        # An int would seed environment i with seed + i, so that neighbours in the tree share episodes.
+        if isinstance(self._vector.unwrapped, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
+            return [
+                self._seeds.child(index, int(episode)).integer() if rows[index] else None
+                for index, episode in enumerate(self._episode_indices)
+            ]
+        return self._seeds.child("vector", self._resets).integer()
+
+    def _raw_reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        return self._vector.reset(**kwargs)
+
+    def _raw_step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        return self._vector.step(actions)
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take one action in each environment; rows that only reset come back with `valid` False."""
+        observations, reward, terminated, truncated, infos = self._raw_step(actions)
+        self._turn ^= 1
+        slot = self._slots[self._turn]
+        batch = self._flattener.batch(observations, self.num_envs)
+        slot.observation[...] = batch
+        slot.reward[...] = reward
+        slot.terminated[...] = terminated
+        np.logical_and(truncated, ~slot.terminated, out=slot.truncated)
+        valid = None
+        if self._mode is AutoresetMode.NEXT_STEP:
+            valid = ~self._dead
+            for array in (slot.reward, slot.terminated, slot.truncated):
+                array[self._dead] = 0
+            self._begin(self._dead)
+        ended = slot.terminated | slot.truncated
+        self._lengths += 1 if valid is None else valid
+        self._returns += slot.reward
+        if self.action_mask is not None:
+            self.action_mask = self.action_mask.copy()
+        self._take_mask(infos)
+        step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated, valid=valid)
+        if ended.any():
+            self._end(slot, step, ended, batch, infos)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._dead = ended
+        step.info = _transition_info(infos)
+        step.action_mask = self.action_mask
+        self._check(step, lambda index: self._position(index, step.episodes))
+        return step
+
+    def _end(self, slot: Slot, step: Step, ended: np.ndarray, batch: np.ndarray, infos: dict[str, Any]) -> None:
+        slot.final_observation[ended] = self._final_rows(batch, ended, infos)
+        step.final_observation = slot.final_observation
+        step.episodes = self._finished(ended, slot.terminated, infos)
+        self.episode_counts[ended] += 1
+        if self._mode is AutoresetMode.NEXT_STEP:
+            return
+        self._begin(ended)
+        if self._mode is AutoresetMode.DISABLED:
+            options = {"reset_mask": ended.copy()}
+            observations, reset_infos = self._raw_reset(seed=self._reset_seed(ended), options=options)
+            self._resets += 1
+            slot.observation[ended] = self._flattener.batch(observations, self.num_envs)[ended]
+            self._take_mask(reset_infos)
+
+    def _final_rows(self, batch: np.ndarray, ended: np.ndarray, infos: dict[str, Any]) -> np.ndarray:
+        if self._mode is not AutoresetMode.SAME_STEP:
+            return batch[ended]
+        final = infos.get("final_obs")
+        if final is None:
+            raise EnvironmentFailure(
+                f"{self.spec.id} resets in the same step but gives no info['final_obs'], so the last observation of an "
+                "episode is lost. Use vectorization_mode: sync or async."
+            )
+        if isinstance(final, np.ndarray) and final.dtype == object:
+            return np.stack([self._flattener(final[index]) for index in np.flatnonzero(ended)])
+        # ale-py gives one array for all environments, without a mask.
+        return self._flattener.batch(final, self.num_envs)[ended]
+
+    def _finished(self, ended: np.ndarray, terminated: np.ndarray, infos: dict[str, Any]) -> list[Episode]:
+        source = infos.get("final_info", infos) if self._mode is AutoresetMode.SAME_STEP else infos
+        report = source.get(REPORT, {}) if isinstance(source, dict) else {}
+        own = report.get("env_return", self._returns)
+        shaped = report.get("shaped_return", self._returns)
+        lengths = report.get("length", self._lengths)
+        return [
+            Episode(
+                int(index),
+                int(self._episode_indices[index]),
+                float(own[index]),
+                float(shaped[index]),
+                int(lengths[index]),
+                bool(terminated[index]),
+            )
+            for index in np.flatnonzero(ended)
+        ]
+
+    def _take_mask(self, infos: dict[str, Any]) -> None:
+        mask = infos.get("action_mask")
+        if mask is None:
+            return
+        present = infos.get("_action_mask", np.ones(self.num_envs, dtype=np.bool_))
+        if self.action_mask is None:
+            self.action_mask = np.ones(np.shape(mask), dtype=np.bool_)
+        self.action_mask[present] = np.asarray(mask)[present].astype(np.bool_)
+
+    def _position(self, index: int, episodes: list[Episode]) -> tuple[int, int]:
+        for episode in episodes:
+            if episode.env_index == index:
+                return episode.episode_index, episode.length
+        return int(self._episode_indices[index]), int(self._lengths[index])
+
+    def get_state(self) -> dict[str, Any]:
+        """How many episodes there were: all that can be kept of an environment without a state of its own."""
+        return {
+            "episode_indices": self._episode_indices.copy(),
+            "episode_counts": self.episode_counts.copy(),
+            "resets": self._resets,
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue the numbering, with a fresh episode everywhere."""
+        self._episode_indices[:] = state["episode_indices"]
+        self.episode_counts[:] = state["episode_counts"]
+        self._resets = int(state["resets"])
+        self.reset()
+
+    def render(self) -> np.ndarray | None:
+        """Environment 0, or None when it was made without rendering."""
+        if self._vector.render_mode is None:
+            return None
+        frames: Any = self._vector.render()
+        return None if frames is None else np.asarray(frames[0])
+
+    def close(self) -> None:
+        """Close the wrapped environment."""
+        self._vector.close()
+
+
+def _autoreset_mode(vector: gym.vector.VectorEnv, env_id: str) -> AutoresetMode:
+    mode = vector.metadata.get("autoreset_mode")
+    if not isinstance(mode, AutoresetMode):
+        raise EnvironmentFailure(
+            f"The vector version of {env_id} does not say how it resets (metadata['autoreset_mode'] is {mode!r}). "
+            "Use vectorization_mode: sync or async."
+        )
+    return mode
+
+
+def _transition_info(infos: dict[str, Any]) -> dict[str, Any]:
+    """Infos of the transition: what the ending step told wins over what the reset after it told."""
+    merged = {key: value for key, value in infos.items() if not key.startswith("_") and key not in NOT_INFO}
+    final = infos.get("final_info")
+    if not isinstance(final, dict):
+        return merged
+    for key, value in final.items():
+        if key.startswith("_") or key in NOT_INFO:
+            continue
+        if isinstance(value, np.ndarray) and isinstance(merged.get(key), np.ndarray):
+            value = np.where(final[f"_{key}"].reshape(-1, *[1] * (value.ndim - 1)), value, merged[key])
+        merged[key] = value
+    return merged

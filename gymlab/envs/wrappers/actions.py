@@ -1,0 +1,107 @@
+"""Wrappers of actions: repeating, renaming, rewarding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from gymlab.envs.wrappers.registry import EnvWrapperRegistry
+from gymlab.errors import ConfigError
+
+FRAME_SKIP_STREAM = 0x5C1B
+"""Keeps the draws of the frame skip apart from those of the environment, which has the same seed."""
+
+
+@EnvWrapperRegistry.register
+class FrameSkipWrapper(gym.Wrapper):
+    """Repeats an action `skip` times, or a number of times drawn from [lo, hi] at each step, and sums the rewards."""
+
+    def __init__(self, env: gym.Env, skip: int | Sequence[int] = 4) -> None:
+        super().__init__(env)
+        low, high = (skip, skip) if isinstance(skip, int) else skip
+        if not 1 <= low <= high:
+            raise ConfigError(
+                f"FrameSkipWrapper: skip is {skip!r}; expected a count >= 1 or [lo, hi] with 1 <= lo <= hi."
+            )
+        self._low, self._high = int(low), int(high)
+        self._generator = np.random.default_rng()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; the seed also starts the draws of skips."""
+        if seed is not None:
+            self._generator = np.random.default_rng([seed, FRAME_SKIP_STREAM])
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Repeat the action until its count is reached or the episode ends."""
+        count = self._low
+        if self._high > self._low:
+            count = int(self._generator.integers(self._low, self._high + 1))
+        total = 0.0
+        for _ in range(count):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
+@EnvWrapperRegistry.register
+class DiscreteActionSpaceRemapperWrapper(gym.ActionWrapper):
+    """Offers only the actions in `mapping`: action i of the agent is action mapping[i] of the environment."""
+
+    def __init__(self, env: gym.Env, mapping: Sequence[int]) -> None:
+        super().__init__(env)
+        space = _discrete_actions(env, type(self).__name__)
+        wrong = [action for action in mapping if not space.contains(action)]
+        if wrong or not mapping:
+            raise ConfigError(f"{type(self).__name__}: mapping {list(mapping)!r} is not a list of actions of {space}.")
+        self._mapping = tuple(int(action) for action in mapping)
+        self.action_space = gym.spaces.Discrete(len(self._mapping))
+
+    def action(self, action: Any) -> int:
+        """The environment's name of the agent's action."""
+        return self._mapping[int(action)]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; an action mask is renamed like the actions."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        return observation, self._renamed(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step with the environment's name of the action."""
+        observation, reward, terminated, truncated, info = self.env.step(self.action(action))
+        return observation, reward, terminated, truncated, self._renamed(info)
+
+    def _renamed(self, info: dict[str, Any]) -> dict[str, Any]:
+        if "action_mask" not in info:
+            return info
+        return {**info, "action_mask": np.asarray(info["action_mask"])[list(self._mapping)]}
+
+
+@EnvWrapperRegistry.register
+class ActionRewardShaper(gym.Wrapper):
+    """Adds rewards[action] to the reward; told in `info["action_reward_bonus"]`."""
+
+    def __init__(self, env: gym.Env, rewards: Sequence[float]) -> None:
+        super().__init__(env)
+        space = _discrete_actions(env, type(self).__name__)
+        if len(rewards) != int(space.n):
+            raise ConfigError(f"ActionRewardShaper: {len(rewards)} rewards for {int(space.n)} actions.")
+        self._start = int(space.start)
+        self._rewards = tuple(float(reward) for reward in rewards)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step and add the action's bonus."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        bonus = self._rewards[int(action) - self._start]
+        return observation, float(reward) + bonus, terminated, truncated, {**info, "action_reward_bonus": bonus}
+
+
+def _discrete_actions(env: gym.Env, wrapper: str) -> gym.spaces.Discrete:
+    if not isinstance(env.action_space, gym.spaces.Discrete):
+        raise ConfigError(f"{wrapper} needs Discrete actions; these are {env.action_space}.")
+    return env.action_space

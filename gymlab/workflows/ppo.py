@@ -1,12 +1,13 @@
 """Proximal policy optimisation (Schulman et al. 2017), with the details that make it work (Huang et al. 2022).
 
-    collect            T steps in N environments with the current policy: observations, raw actions, log-probs, rewards, endings
+    collect            T steps in N environments with the current policy: observations, raw actions, rewards, endings
     update_controller  advantages by GAE; n_epochs times: shuffle all rows, cut into minibatches, and for each minimise
 
-        L = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)] + vf_coef 1/2 E[(V - R)^2] - ent_coef E[H],    r = pi(a|s) / pi_old(a|s)
+        L = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)] + vf_coef 1/2 E[(V - R)^2] - ent_coef E[H]
+        r = pi(a|s) / pi_old(a|s)
 
-With `replay_ratio` > 0 older rollouts are learned from as well: ratio against the policy before the pass, weighted by that policy over the one
-that acted (decoupled PPO, Hilton et al. 2022), with advantages computed anew from the current values.
+With `replay_ratio` > 0 older rollouts are learned from as well: ratio against the policy before the pass, weighted by that
+policy over the one that acted (decoupled PPO, Hilton et al. 2022), with advantages made anew from the current values.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from gymlab.components.analytic import AnalyticGradient, StackedMLP
 from gymlab.components.autograd import AutogradGradient, TorchPolicy
 from gymlab.components.distributions import distribution_for
 from gymlab.components.flat import FlatParameters, count_parameters
-from gymlab.components.minibatch import APPROX_KL, STATISTICS, Coefficients, Gatherer, Minibatch, cut
+from gymlab.components.minibatch import APPROX_KL, Coefficients, Gatherer, Minibatch, UpdateLog, cut
 from gymlab.components.networks import build_policy
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.components.optimizers import FlatOptimizer, make_optimizer
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
-from gymlab.errors import ConfigError, NonFiniteError
+from gymlab.errors import ConfigError
 
 ROWS_AT_ONCE = 4096
 """Rows of a stored rollout that go through the network in one piece."""
 LEAST_EFFECTIVE_SHARE = 0.5
-"""A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy to learn from."""
+"""A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy."""
 
 Normalization = Literal["off", "batch", "rollout"]
 
@@ -85,13 +86,13 @@ class PPOConfig(Config):
     max_grad_norm: Scalar | None = 0.5
     """The gradient is scaled down to this norm; none: never."""
     update_backend: Literal["auto", "eager", "compile", "analytic"] = "auto"
-    """How gradients are computed: written out in numpy (MLPs on the CPU), by autograd, by a compiled loss; auto: the first that can."""
+    """Gradients written out in numpy (analytic: MLPs on the CPU), by autograd, or of a compiled loss; auto: analytic if possible."""
 
     # Network
     policy: str | None = None
-    """mlp, cnn (or mlp_actorcritic, cnn_actorcritic), or a module class registered by a plugin; none: by the observations."""
+    """mlp, cnn (also mlp_actorcritic, cnn_actorcritic), or a module class that a plugin registers; none: by observation."""
     policy_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Details of the network: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
+    """Network details: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
     model_id: str | None = None
     """A named network: mlp_tiny, mlp_small, mlp_medium, mlp_large, cnn_nature, cnn_impala, cnn_large."""
     hidden_dims: tuple[Annotated[int, Field(ge=1)], ...] | None = None
@@ -116,7 +117,8 @@ class PPOConfig(Config):
     @field_validator("hidden_dims", mode="before")
     @classmethod
     def _one_layer(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int) else value
+        # A list is made a tuple here: strict validation refuses it once a validator has had it.
+        return (value,) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _batch_divides_rollout(self) -> PPOConfig:
@@ -153,6 +155,7 @@ class PPO(Workflow):
         {"name": "ppo", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
     )
     config: PPOConfig
+    hyperparameters: Any
 
     def initialize(self) -> None:
         """Encoder, network, the way it acts and the way it learns."""
@@ -331,29 +334,38 @@ class PPO(Workflow):
     def update_controller(self, batch: list[Rollout], phase: PhaseView) -> UpdateResult:
         """n_epochs over the newest rollout, then replay_ratio passes over stored ones."""
         fresh, *stored = batch
-        hp = self.hyperparameters
+        config, hp = self.config, self.hyperparameters
         self.stepper.set_lr(hp.policy_lr)
         self.coefficients = Coefficients(hp.clip_range, hp.clip_range_vf, hp.vf_coef, hp.ent_coef)
-        self.statistics: list[Any] = []
-        self.norms: list[Any] = []
+        self.log = UpdateLog(self.stepper.part_names)
         rows = fresh.valid_rows()
+        if not len(rows):
+            return UpdateResult(updates=0)
         columns = self._columns(fresh, fresh.values, fresh.bootstrap_values, fresh.log_probs)
-        normalization = (
-            self.config.normalize_advantages
-            if self.config.policy_targets == "advantages"
-            else self.config.normalize_returns
-        )
-        metrics: dict[str, Any] = {
+        advantages = columns.advantages[rows]
+        metrics = {
             "opt/value/explained_variance": explained_variance(columns.values[rows], columns.returns[rows]),
-            "opt/advantages/mean": float(columns.advantages[rows].mean()) if len(rows) else 0.0,
-            "opt/advantages/std": float(columns.advantages[rows].std()) if len(rows) else 0.0,
+            "opt/advantages/mean": float(advantages.mean()),
+            "opt/advantages/std": float(advantages.std()),
         }
+        on_advantages = config.policy_targets == "advantages"
+        normalization = config.normalize_advantages if on_advantages else config.normalize_returns
         if normalization == "rollout":
-            columns.advantages[rows] = standardize(columns.advantages[rows])
-        stopped = self._fit(columns, rows, fresh.size, self.config.n_epochs, standardize_each=normalization == "batch")
+            columns.advantages[rows] = standardize(advantages)
+        stopped = self._fit(columns, rows, fresh.size, config.n_epochs, standardize_each=normalization == "batch")
         if stored and not stopped:
             metrics |= self._replay(stored)
-        return UpdateResult(updates=len(self.norms), metrics=metrics | self._read_statistics(stopped))
+        counters = self.context.counters
+        metrics |= self.log.means(f"the update after {counters.env_steps} env steps ({counters.updates} updates)")
+        metrics["loss/entropy"] = -metrics["opt/policy/entropy"]
+        metrics["loss/total"] = (
+            metrics["loss/policy"] + hp.vf_coef * metrics["loss/value"] + hp.ent_coef * metrics["loss/entropy"]
+        )
+        if hp.target_kl is not None:
+            metrics["opt/ppo/stopped_early"] = float(stopped)
+        if isinstance(self.gradient, AutogradGradient) and self.gradient.compile_seconds is not None:
+            metrics["sys/compile_seconds"] = self.gradient.compile_seconds
+        return UpdateResult(updates=len(self.log.norms), metrics=metrics)
 
     def _columns(
         self, rollout: Rollout, values: np.ndarray, bootstrap_values: np.ndarray, log_probs: np.ndarray
@@ -386,22 +398,20 @@ class PPO(Workflow):
 
     def _fit(self, columns: Minibatch, rows: np.ndarray, total: int, epochs: int, *, standardize_each: bool) -> bool:
         """Minibatch steps over `rows` of the columns; True when target_kl ended them early."""
-        hp, shuffle = self.hyperparameters, self.generators["shuffle"]
-        size = self.config.minibatch_size
+        hp, log = self.hyperparameters, self.log
+        bounds = cut(len(rows), self.config.minibatch_size, total)
         for _ in range(epochs):
-            for part in cut(shuffle.permutation(rows), size, total):
-                batch = self.gatherer.take(columns, part)
-                if standardize_each:
-                    standardize(batch.advantages)
+            order = self.generators["shuffle"].permutation(rows)
+            for batch in self.gatherer.minibatches(columns, order, bounds, standardize_each=standardize_each):
                 statistics = self.gradient(batch, self.coefficients)
-                self.statistics.append(statistics)
-                if hp.target_kl is not None and self._mean_over_processes(statistics[APPROX_KL]) > 1.5 * hp.target_kl:
+                log.statistics.append(statistics)
+                if hp.target_kl is not None and self._over_processes(statistics[APPROX_KL]) > 1.5 * hp.target_kl:
                     return True
-                self.norms.append(self.stepper.clip(hp.max_grad_norm))
+                log.norms.append(self.stepper.clip(hp.max_grad_norm))
                 self.stepper.step()
         return False
 
-    def _mean_over_processes(self, value: Any) -> float:
+    def _over_processes(self, value: Any) -> float:
         """All processes must agree when to stop, or they would wait for each other forever."""
         fabric = self.context.fabric
         return float(value if fabric is None or fabric.world_size == 1 else fabric.all_reduce(value))
@@ -438,38 +448,10 @@ class PPO(Workflow):
         ]
         return np.concatenate([piece[0] for piece in pieces]), np.concatenate([piece[1] for piece in pieces])
 
-    def _read_statistics(self, stopped: bool) -> dict[str, Any]:
-        """Means over the minibatches of this update; the only place that waits for the device."""
-        names = [*STATISTICS, *(f"opt/grads/norm/{part}" for part in self.stepper.part_names)]
-        tables = [_table(self.statistics, len(STATISTICS)), _table(self.norms, len(self.stepper.part_names))]
-        for columns, table in zip((names[: len(STATISTICS)], names[len(STATISTICS) :]), tables, strict=True):
-            broken = np.argwhere(~np.isfinite(table))
-            if len(broken):
-                row, column = broken[0]
-                raise NonFiniteError(
-                    f"{columns[column]} is {table[row, column]} in minibatch {row + 1} of the update after "
-                    f"{self.context.counters.env_steps} env steps and {self.context.counters.updates} updates. "
-                    f"A lower policy_lr or max_grad_norm, or normalize_obs / normalize_reward, usually helps; check the environment's rewards too."
-                )
-        means = np.concatenate([table.mean(axis=0) if len(table) else np.zeros(table.shape[1]) for table in tables])
-        metrics = dict(zip(names, means.tolist(), strict=True))
-        metrics["loss/entropy"] = -metrics["opt/policy/entropy"]
-        metrics["loss/total"] = (
-            metrics["loss/policy"]
-            + self.coefficients.vf_coef * metrics["loss/value"]
-            + self.coefficients.ent_coef * metrics["loss/entropy"]
-        )
-        if self.hyperparameters.target_kl is not None:
-            metrics["opt/ppo/stopped_early"] = float(stopped)
-        compile_seconds = getattr(self.gradient, "compile_seconds", None)
-        if compile_seconds is not None:
-            metrics["sys/compile_seconds"] = compile_seconds
-        return metrics
-
     def _loss(
         self, parameters: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
     ) -> tuple[Tensor, Tensor]:
-        """The loss L of the head of this file, and STATISTICS. `components/analytic.py` holds the same, differentiated by hand."""
+        """L as at the head of this file, and STATISTICS. `components/analytic.py` is the same, differentiated by hand."""
         epsilon = coefficients.clip_range
         parameters = self.distribution.mask(parameters, batch.action_masks)
         log_prob, entropy = self.distribution.log_prob_and_entropy(parameters, batch.actions)  # [B], [B]
@@ -544,10 +526,3 @@ def effective_share(weights: np.ndarray) -> float:
         return 0.0
     weights = weights.astype(np.float64)
     return float(weights.sum() ** 2 / (weights @ weights) / len(weights))
-
-
-def _table(rows: list[Any], width: int) -> np.ndarray:
-    """Rows of floats or of tensors as one array [len(rows), width]."""
-    if rows and isinstance(rows[0], Tensor):
-        return torch.stack(rows).cpu().numpy()
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)

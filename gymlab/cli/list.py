@@ -55,21 +55,20 @@ def environments(config_dir: str | None = None) -> list[dict[str, Any]]:
     from gymlab.config import discover
 
     found = []
-    for environment in discover(Path(config_dir) if config_dir else None):
-        needs = _missing_extra(environment.env_id)
+    for entry in discover(Path(config_dir) if config_dir else None):
         found.append(
             {
-                "id": environment.env_id,
-                "project": environment.project_id,
-                "family": environment.family,
-                "description": environment.description,
-                "threshold": environment.threshold,
-                "variants": list(environment.variants),
-                "experiments": [f"{environment.project_id}:{variant}" for variant in environment.variants],
-                "needs": needs,
+                "name": entry.name,
+                "id": entry.env_id,
+                "family": entry.family,
+                "description": entry.description,
+                "threshold": _threshold(entry.path, entry.env_id),
+                "variants": {variant.name: variant.description for variant in entry.variants},
+                "experiments": entry.experiments,
+                "needs": _missing_extra(entry.env_id),
             }
         )
-    return sorted(found, key=lambda entry: (entry["family"], entry["id"]))
+    return sorted(found, key=lambda entry: (entry["family"], entry["name"]))
 
 
 def algorithms() -> list[dict[str, Any]]:
@@ -102,6 +101,26 @@ def runs(runs_dir: str | None = None) -> list[dict[str, Any]]:
     return found[::-1]
 
 
+def _threshold(path: Path, env_id: str) -> float | None:
+    """The return that means solved: as the environment's file says, else as it was registered."""
+    import gymnasium
+
+    from gymlab.config.environment_files import EnvironmentFile
+    from gymlab.config.yaml_reader import read_yaml
+
+    base = EnvironmentFile(path, read_yaml(path)).base
+    returns = (base.get("spec") or {}).get("returns") or {}
+    registered = gymnasium.registry.get(env_id)
+    for value in (
+        base.get("reward_threshold"),
+        returns.get("threshold_solved"),
+        registered and registered.reward_threshold,
+    ):
+        if isinstance(value, int | float):
+            return float(value)
+    return None
+
+
 def _missing_extra(env_id: str) -> str | None:
     """The pip line for an environment whose packages are not all installed."""
     import gymnasium
@@ -126,7 +145,7 @@ def _first_line(module: str) -> str:
 
 def _matching(entries: list[dict[str, Any]], words: list[str]) -> list[dict[str, Any]]:
     """Entries in whose names, variants, family or status every word occurs."""
-    searched = ("id", "project", "name", "family", "experiment", "status", "experiments")
+    searched = ("id", "name", "family", "experiment", "status", "experiments")
     return [
         entry
         for entry in entries
@@ -166,7 +185,7 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
             about = Text.assemble((f"needs {entry['needs']}  ", "yellow"), about)
         threshold = "" if entry["threshold"] is None else f"{entry['threshold']:g}"
         shown = entry["family"] if entry["family"] != family else ""
-        made.add_row(shown, f"[bold]{entry['project']}[/]", ", ".join(entry["variants"]), threshold, about)
+        made.add_row(shown, f"[bold]{entry['name']}[/]", ", ".join(entry["variants"]), threshold, about)
         family = entry["family"]
     return made
 

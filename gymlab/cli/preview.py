@@ -18,22 +18,28 @@ if TYPE_CHECKING:
     from gymlab.engine.setup import Session
 
 SCHEDULE_POINTS = 25
+PARAMETERS, BYTES = "parameters/", "_memory_bytes"
+"""How a workflow marks, in what it tells of itself, parameter counts and sizes in memory."""
 
 
 def preview(config: Config) -> dict[str, Any]:
     """Everything about a training that is known before its first step."""
     session = prepare(config)
     try:
-        derived = session.workflow.describe()
+        told = session.workflow.describe()
         return {
             "experiment": f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
             "algorithm": config.algo_id,
             "environment": _environment(session),
-            "modules": _modules(session),
-            "derived": derived,
-            "budget": _budget(config, derived),
+            "modules": _modules(session, told),
+            "derived": {
+                name: value
+                for name, value in told.items()
+                if not name.startswith(PARAMETERS) and not name.endswith(BYTES)
+            },
+            "budget": _budget(config, told),
             "evaluation": _evaluation(config),
-            "memory": _memory(session),
+            "memory": _memory(session, told),
             "phases": [phase.model_dump(mode="json") for phase in session.scheduler.phases],
             "schedules": _schedules(config),
             "settings": _settings(config),
@@ -55,14 +61,15 @@ def _environment(session: Session) -> dict[str, Any]:
     }
 
 
-def _modules(session: Session) -> dict[str, Any]:
-    """Parameters of each module, and of its direct children."""
+def _modules(session: Session, told: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of each module, and of its parts as the workflow names them, or else of its direct children."""
     found = {}
     for name, module in session.workflow.modules.items():
-        children = {child: _parameters(part) for child, part in module.named_children()}
-        total = _parameters(module)
-        parts = {child: count for child, count in children.items() if count}
-        found[name] = {"parameters": total, "parts": parts if len(parts) > 1 else {}}
+        prefix = f"{PARAMETERS}{name}/"
+        parts = {key.removeprefix(prefix): count for key, count in told.items() if key.startswith(prefix)}
+        parts = parts or {child: _parameters(part) for child, part in module.named_children()}
+        counted = {part: count for part, count in parts.items() if count}
+        found[name] = {"parameters": _parameters(module), "parts": counted if len(counted) > 1 else {}}
     return found
 
 
@@ -70,8 +77,8 @@ def _parameters(module: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _memory(session: Session) -> dict[str, int]:
-    """Bytes of what the training holds: parameters, gradients, optimizer state, buffers."""
+def _memory(session: Session, told: dict[str, Any]) -> dict[str, int]:
+    """Bytes of what the training holds: parameters, gradients, optimizer state, and what it collects."""
     modules, optimizers = session.workflow.modules.values(), session.workflow.optimizers.values()
     saved = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
     memory = {
@@ -84,7 +91,8 @@ def _memory(session: Session) -> dict[str, int]:
             count = sum(parameter.numel() * parameter.element_size() for parameter in group["params"])
             memory["gradients"] += count
             memory["optimizers"] += count * _state_copies(group)
-    memory["buffers"] = sum(int(buffer.nbytes) for buffer in session.buffers.values())
+    collected = {name.removesuffix(BYTES): int(count) for name, count in told.items() if name.endswith(BYTES)}
+    memory |= collected or {name: int(buffer.nbytes) for name, buffer in session.buffers.items()}
     return memory | {"total": sum(memory.values())}
 
 
@@ -95,12 +103,17 @@ def _state_copies(group: dict[str, Any]) -> int:
     return 1 if group.get("momentum") else 0
 
 
-def _budget(config: Config, derived: dict[str, Any]) -> dict[str, Any]:
+def _budget(config: Config, told: dict[str, Any]) -> dict[str, Any]:
+    """The budget in env steps, epochs and gradient steps, as far as they follow from each other."""
     env_steps = budget_of(config)
-    cycle = config.epoch_env_steps or derived.get("rollout")
-    epochs = math.ceil(env_steps / cycle) if env_steps and cycle else config.max_epochs
-    updates = derived.get("updates_per_epoch")
-    return {"env_steps": env_steps, "epochs": epochs, "updates": epochs * updates if epochs and updates else None}
+    epoch = config.epoch_env_steps or told.get("rollout_rows")
+    epochs = math.ceil(env_steps / epoch) if env_steps and epoch else config.max_epochs
+    rate = told.get("updates_per_env_step")
+    return {
+        "env_steps": env_steps,
+        "epochs": epochs,
+        "updates": round(env_steps * rate) if env_steps and rate else None,
+    }
 
 
 def _evaluation(config: Config) -> dict[str, Any]:

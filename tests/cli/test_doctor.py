@@ -1,0 +1,57 @@
+"""`gymlab doctor`: findings, pip lines, exit codes."""
+
+from gymlab.cli import doctor, extras
+
+
+def test_a_machine_that_works(cli):
+    shown = cli("doctor", "--json")
+    assert shown.code == 0, shown.out
+    found = shown.json()
+    assert found["works"] is True
+    named = {finding["name"]: finding for finding in found["findings"]}
+    assert {"python", "torch", "gymnasium", "ffmpeg", "runs", "git", "display", "gymlab[box2d]"} <= named.keys()
+    assert "threads" in named["torch"]["detail"]
+    assert named["torch"]["state"] == "ok"
+    assert "gymlab[dev]" not in named
+
+
+def test_people_get_a_table(cli):
+    shown = cli("doctor")
+    assert shown.code == 0
+    assert "gymlab works here." in shown.out
+
+
+def test_a_missing_extra_has_its_pip_line_and_is_no_failure(cli, monkeypatch):
+    known = extras.package_version
+    monkeypatch.setattr(extras, "package_version", lambda name: None if name == "box2d" else known(name))
+    extras.extra.cache_clear()
+    shown = cli("doctor", "--json")
+    extras.extra.cache_clear()
+    assert shown.code == 0
+    finding = next(finding for finding in shown.json()["findings"] if finding["name"] == "gymlab[box2d]")
+    assert finding["state"] == "missing"
+    assert "box2d" in finding["detail"]
+    assert finding["fix"] == "pip install 'gymlab[box2d]'"
+
+
+def test_a_core_that_does_not_import_is_a_failure(cli, monkeypatch):
+    monkeypatch.setattr(doctor, "CORE", ("gymnasium", "no_such_core"))
+    shown = cli("doctor", "--json")
+    assert shown.code == 1
+    finding = next(finding for finding in shown.json()["findings"] if finding["name"] == "no_such_core")
+    assert finding["state"] == "broken"
+    assert finding["fix"].startswith("pip install")
+
+
+def test_a_runs_directory_that_cannot_be_written(cli, tmp_path):
+    (tmp_path / "file").write_text("")
+    shown = cli("doctor", "--runs-dir", "file/runs", "--json")
+    assert shown.code == 1
+    finding = next(finding for finding in shown.json()["findings"] if finding["name"] == "runs")
+    assert finding["state"] == "broken"
+    assert "--runs-dir" in finding["fix"]
+
+
+def test_asking_makes_no_directory(cli, tmp_path):
+    cli("doctor")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""`gymlab eval` on a trained run."""
+
+import pytest
+
+FIELDS = {"mean", "ci95", "n", "min", "max", "seed", "checkpoint", "ep_len", "deterministic", "env_id", "solved"}
+
+
+def test_json_has_all_fields(cli, trained):
+    shown = cli("eval", "@last", "--episodes", "7", "--runs-dir", trained, "--json")
+    assert shown.code == 0, shown.err
+    result = shown.json()
+    assert result.keys() >= FIELDS
+    assert result["n"] == 7
+    assert result["seed"] == 0
+    assert result["env_id"] == "CartPole-v1"
+    assert result["threshold"] == 475
+    assert result["solved"] is False
+    assert result["min"] <= result["ci95"][0] <= result["mean"] <= result["ci95"][1] <= result["max"]
+    # A step of CartPole is worth 1.
+    assert result["mean"] == pytest.approx(result["ep_len"])
+
+
+def test_the_same_seed_plays_the_same_episodes(cli, trained):
+    first, again, other = (
+        cli("eval", "tiny", "--episodes", "5", "--seed", seed, "--runs-dir", trained, "--json").json()
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_stochastic_and_deterministic(cli, trained):
+    results = {
+        option: cli("eval", "tiny", "--episodes", "5", option, "--runs-dir", trained, "--json").json()
+        for option in ("--stochastic", "--deterministic")
+    }
+    assert results["--stochastic"]["deterministic"] is False
+    assert results["--deterministic"]["deterministic"] is True
+
+
+def test_a_checkpoint_may_be_named(cli, trained):
+    shown = cli("eval", "tiny/epoch=2", "--episodes", "2", "--runs-dir", trained, "--json")
+    assert shown.json()["checkpoint"].endswith("epoch=0002.ckpt")
+    by_path = cli("eval", f"{trained}/tiny", "--episodes", "2", "--json")
+    assert by_path.code == 0, by_path.err
+
+
+def test_people_get_a_table(cli, trained, monkeypatch):
+    monkeypatch.setenv("GYMLAB_RUNS", str(trained))
+    shown = cli("eval", "--episodes", "3")
+    assert shown.code == 0, shown.err
+    assert "n=3" in shown.out
+    assert "not solved" in shown.out
+    assert "deterministic" in shown.out
+
+
+@pytest.mark.parametrize("option", ["--episodes=0", "--seed=-1"])
+def test_numbers_out_of_range(cli, option):
+    shown = cli("eval", option)
+    assert shown.code == 2
+    assert option.split("=")[0] in shown.err

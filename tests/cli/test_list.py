@@ -1,0 +1,57 @@
+"""`gymlab list`: environments, algorithms, runs."""
+
+from gymlab.cli import extras
+from gymlab.cli import list as list_command
+from gymlab.cli.extras import Extra
+
+
+def test_everything_as_json(cli, trained):
+    found = cli("list", "--runs-dir", trained, "--json").json()
+    assert set(found) == {"environments", "algorithms", "runs"}
+    cartpole = next(entry for entry in found["environments"] if entry["id"] == "CartPole-v1")
+    assert "ppo" in cartpole["variants"]
+    assert "CartPole-v1:ppo" in cartpole["experiments"]
+    assert cartpole["threshold"] == 475
+    assert cartpole["description"]
+    assert cartpole["needs"] is None
+    assert "ppo" in [entry["name"] for entry in found["algorithms"]]
+    [run] = found["runs"]
+    assert run["id"] == "tiny"
+    assert run["status"] == "finished"
+    assert run["env_steps"] == 512
+    assert run["best_return"] is not None
+
+
+def test_a_section_or_a_word(cli, trained):
+    assert set(cli("list", "runs", "--runs-dir", trained, "--json").json()) == {"runs"}
+    found = cli("list", "cart", "--runs-dir", trained, "--json").json()
+    assert [entry["id"] for entry in found["environments"]] == ["CartPole-v1"]
+    assert found["algorithms"] == []
+    assert [entry["id"] for entry in found["runs"]] == ["tiny"]
+    assert cli("list", "runs", "crashed", "--runs-dir", trained, "--json").json() == {"runs": []}
+
+
+def test_people_get_tables(cli, trained):
+    shown = cli("list", "--runs-dir", trained)
+    assert shown.code == 0
+    for word in ("CartPole-v1", "475", "ppo", "tiny", "finished"):
+        assert word in shown.out
+
+
+def test_no_runs_yet(cli):
+    assert "gymlab train" in cli("list", "runs").out
+
+
+def test_what_needs_an_extra_is_marked(cli, monkeypatch):
+    monkeypatch.setattr(extras, "extra", lambda name: Extra(name, {}, ("box2d",)))
+    assert list_command._missing_extra("LunarLander-v3") == "pip install 'gymlab[box2d]'"
+    assert list_command._missing_extra("CartPole-v1") is None
+    assert list_command._missing_extra("Bandit-v0") is None
+
+
+def test_listing_needs_no_torch(tmp_path):
+    import subprocess
+    import sys
+
+    code = "import sys; from gymlab.cli.main import main; main(['list', '--json']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)

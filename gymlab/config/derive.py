@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from gymlab.config.environment_ids import family_defaults
+from gymlab.config.field_types import annotation_of, default_of, fit
 from gymlab.config.schedules import Schedule
 from gymlab.config.schema import Config
-from gymlab.config.validation import default_of, fit, located, model_annotation
+from gymlab.config.validation import located
 from gymlab.config.yaml_reader import Located
 from gymlab.errors import ConfigError
 
@@ -25,15 +26,13 @@ def cores() -> int:
 def derive(tree: Located, schema: type[BaseModel], place: str, notices: list[str], *, fit_batch: bool) -> None:
     """Fill in and resolve, in place. What has the wrong type is left for validation to name."""
     for key, value in family_defaults(str(tree.get("env_id", "")), tree.get("obs_type")).items():
-        architecture_given = key == "model_id" and any(
-            tree.get(name) for name in ("policy", "hidden_dims", "policy_kwargs")
-        )
-        if key in schema.model_fields and key not in tree and not architecture_given:
+        architecture = ("policy", "hidden_dims", "policy_kwargs") if key == "model_id" else ()
+        if key in schema.model_fields and key not in tree and not any(tree.get(name) for name in architecture):
             tree[key] = value
     if tree.get("n_envs") in (None, "auto"):
         tree["n_envs"] = cores()
     for key in tree:
-        tree[key] = fit(tree[key], model_annotation(schema, key))
+        tree[key] = fit(tree[key], annotation_of(schema, key))
     _round_budget(tree)
     if "batch_size" in schema.model_fields and "n_steps" in schema.model_fields:
         _resolve_batch(tree, schema, place, notices, fit_batch=fit_batch)
@@ -89,8 +88,8 @@ def _resolve_warmup(tree: Located, schema: type[BaseModel], place: str) -> None:
     epochs = _epochs(tree, schema)
     if epochs is None:
         raise ConfigError(
-            f"{located(tree, 'eval_warmup_epochs', place)}: eval_warmup_epochs {warmup:g} is a fraction of the epochs, and their "
-            "number is not known: set max_env_steps or max_epochs, or give whole epochs."
+            f"{located(tree, 'eval_warmup_epochs', place)}: eval_warmup_epochs {warmup:g} is a fraction of the epochs, "
+            "and their number is not known: set max_env_steps or max_epochs, or give whole epochs."
         )
     tree["eval_warmup_epochs"] = math.floor(epochs * warmup)
 

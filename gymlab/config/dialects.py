@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gymlab.config.field_types import accepts_none, alternatives, annotation_of
 from gymlab.config.names import ALIASES, RETIRED, algorithm_name
 from gymlab.config.schedules import SCHEDULE_KEYS, Schedule, join_schedule, parse_linear, split_schedule_key
-from gymlab.config.validation import accepts_none, alternatives, located, model_annotation
+from gymlab.config.validation import located
 from gymlab.config.yaml_reader import Located
 from gymlab.errors import ConfigError
 
@@ -37,8 +38,9 @@ _VALUES: dict[str, dict[Any, Any]] = {
 
 
 def rename(layer: Mapping[str, Any], place: str, notices: list[str]) -> Located:
-    """A layer under canonical names. Of two spellings of one field the one written last (closest to the variant) counts."""
+    """A layer under canonical names. Of two spellings of one field the one closest to the variant counts."""
     result = Located()
+    notices += layer.repeated if isinstance(layer, Located) else []
     for key, value in layer.items():
         where = layer.where.get(key) if isinstance(layer, Located) else None
         if key in RETIRED:
@@ -82,10 +84,10 @@ def merge(lower: Located, upper: Located) -> Located:
 
 
 def translate(tree: Located, schema: type[BaseModel]) -> Located:
-    """Values of the schema's fields in canonical form: schedules joined, older values renamed, null for "not set" removed."""
+    """Values in canonical form: schedules joined, older values renamed, null for "not set" removed."""
     result = _join_schedules(tree)
     for key in list(result):
-        annotation = model_annotation(schema, key)
+        annotation = annotation_of(schema, key)
         value = result[key]
         if isinstance(value, str | bool | int) and key in _VALUES:
             value = _renamed_value(key, value)
@@ -142,7 +144,7 @@ def _wrappers(value: Any, place: str) -> Any:
 
 
 def set_dotted(tree: Located, key: str, value: Any, place: str) -> None:
-    """Set `a.b.c` in a tree, making mappings on the way; a number with `start`, `end`... below it becomes a schedule."""
+    """Set `a.b.c` in a tree, making mappings on the way; below a number, `start`, `end`... make it a schedule."""
     names = key.split(".")
     names[0] = canonical_name(names[0])
     if not all(names):

@@ -10,11 +10,12 @@ import yaml
 
 from gymlab.config.derive import check_schedules
 from gymlab.config.environment_ids import check_module
+from gymlab.config.field_types import default_of, describe_type
 from gymlab.config.load import SchemaOf
 from gymlab.config.names import algorithm_name, known_names
 from gymlab.config.schema import Config
 from gymlab.config.targets import check_targets
-from gymlab.config.validation import check_keys, default_of, describe_type, validate
+from gymlab.config.validation import check_keys, validate
 from gymlab.errors import ConfigError
 
 
@@ -44,6 +45,11 @@ def to_yaml(config: Config) -> str:
     if data.get("batch_size") == 1 and rollout > 1:
         # A 1 in a file is the fraction 1, the whole rollout; as a fraction it stays a single sample.
         data["batch_size"] = 1 / rollout
+    # A model id and explicit layers exclude each other in a file, so those at their default are left out.
+    for key in ("model_id", "hidden_dims", "activation"):
+        value = data.pop(key, None)
+        if key in type(config).model_fields and value != default_of(type(config), key):
+            data[key] = value
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 

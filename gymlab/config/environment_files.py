@@ -1,7 +1,7 @@
 """Environment files: where they are found, their sections, and what a section inherits.
 
-The user's files lie on top of ours: roots are searched in order (`--config-dir`, `./conf`, `./config`, the package), so a file of the same
-name adds its variants to ours, and a variant of the same name replaces ours as a whole.
+The user's files lie on top of ours: roots are searched in order (`--config-dir`, `./conf`, `./config`, the package), so
+a file of the same name adds its variants to ours, and a variant of the same name replaces ours as a whole.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class EnvironmentFile:
         return None
 
     def start(self) -> Located:
-        """What an algorithm without a variant of its own begins with: the base, or the anchor that names the environment."""
+        """What an algorithm without a variant begins with: the base, or the anchor that names the environment."""
         if self.base.get("env_id"):
             return Located(self.base)
         anchors = [mapping for name, mapping in self.sections.items() if mapping.get("env_id")]
@@ -102,8 +102,9 @@ class Section:
     @property
     def place(self) -> str:
         """How errors name it."""
-        name = self.path.name if self.path else "no file"
-        return f"{name}, variant {self.variant}" if self.variant else name
+        if self.path is None:
+            return f"experiment {self.variant}" if self.variant else "experiment"
+        return f"{self.path.name}, variant {self.variant}" if self.variant else self.path.name
 
 
 class Library:
@@ -118,7 +119,7 @@ class Library:
         """A file by its path."""
         known = self._files.get(path)
         if known is None:
-            known = self._files[path] = EnvironmentFile(path, read_yaml(path, self.notices))
+            known = self._files[path] = EnvironmentFile(path, _with_spec(path))
         return known
 
     def _try_open(self, path: Path) -> EnvironmentFile | None:
@@ -132,11 +133,13 @@ class Library:
         return self._files[path]
 
     def paths(self, root: Path) -> list[Path]:
-        """Environment files of a root: below `environments/`, or the directory's own files when it has no such folder."""
+        """Environment files of a root: those below `environments/`, or its own when it has no such folder."""
         folder = root / "environments"
         if folder.is_dir():
-            return sorted(folder.rglob("*.yaml")) + sorted(folder.rglob("*.yml"))
-        return sorted(path for path in root.glob("*.yaml") if path.name != "metrics.yaml")
+            found = sorted(folder.rglob("*.yaml")) + sorted(folder.rglob("*.yml"))
+        else:
+            found = sorted(path for path in root.glob("*.yaml") if path.name != "metrics.yaml")
+        return [path for path in found if not path.stem.endswith(".spec")]
 
     def files(self) -> Iterator[EnvironmentFile]:
         """Every readable environment file, the strongest root first."""
@@ -203,8 +206,17 @@ class Library:
                 return other, name
         known = [section for other in [file, *others] for section in other.sections]
         raise ConfigError(
-            f"{where or file.path.name} (variant {child}): inherits {name!r}, which is no section. {did_you_mean(name, known)}"
+            f"{where or file.path.name}, variant {child}: inherits {name!r}, which is no section. {did_you_mean(name, known)}"
         )
+
+
+def _with_spec(path: Path) -> Located:
+    """A file, with the description that older trees keep beside it in `<name>.spec.yaml`."""
+    document = read_yaml(path)
+    beside = path.with_suffix(".spec.yaml")
+    if "spec" not in document and beside.is_file():
+        document.put("spec", read_yaml(beside), Where(beside.name, 1))
+    return document
 
 
 def _short(name: str, file: EnvironmentFile) -> str:

@@ -6,7 +6,8 @@ import re
 import sys
 from typing import Any
 
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.config.wording import hint
+from gymlab.errors import ConfigError
 
 _FAMILIES = {
     "ALE/": "atari",
@@ -75,8 +76,8 @@ def check_known(env_id: str, described: list[str]) -> None:
     if env_id not in registry:
         known = sorted({*described, *registry})
         raise ConfigError(
-            f"Unknown environment {env_id!r}. {did_you_mean(env_id, known)} `gymlab list` shows those with experiments; "
-            "any Gymnasium id works with --algo, and one of your own as module:EnvId."
+            f"Unknown environment {env_id!r}. {hint(env_id, known)}`gymlab list` shows those with experiments. "
+            "Any Gymnasium id works with --algo, and one of your own as module:EnvId."
         )
 
 

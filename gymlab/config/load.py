@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gymlab.config.compose import Choice, compose, lift_groups, split_choices
 from gymlab.config.derive import check_schedules, derive
 from gymlab.config.dialects import merge, rename, set_dotted, translate
 from gymlab.config.environment_files import Library, Section, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
+from gymlab.config.interpolation import has_references, resolve_references
 from gymlab.config.names import algorithm_name, known_names
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import located, validate
+from gymlab.config.wording import hint
 from gymlab.config.yaml_reader import COMMAND_LINE, Located, Where, parse_value
 from gymlab.errors import ConfigError, did_you_mean
 
@@ -47,23 +50,46 @@ def load(
     sweep: Mapping[str, Any] | None = None,
     debugger: bool = False,
 ) -> Loaded:
-    """Resolve `env:variant` (or a file, or `experiment=name`) with everything laid on top: YAML, sweep, debugger, overrides.
+    """Resolve `env:variant` (or a file, or `experiment=name`); over the YAML lie sweep, debugger and overrides.
 
-    Files are looked for in `config_dir`, `./conf`, `./config` and the package, in this order. A user's environment file lies on top of ours
-    of the same name: its variants are added, and a variant of the same name replaces ours. `None` is `Bandit-v0:ppo`. With `algo` any
-    environment id will do; the environment's file, if there is one, gives the spec and the base.
+    Files are looked for in `config_dir`, `./conf`, `./config` and the package, in this order. A user's environment file
+    lies on top of ours of the same name: its variants are added, and a variant of the same name replaces ours. `None`
+    is `Bandit-v0:ppo`. With `algo` any environment id will do; the environment's file, if there is one, gives the spec
+    and the base.
     """
     notices: list[str] = []
     library = Library(search_roots(config_dir), notices)
-    section = _find(experiment or DEFAULT_EXPERIMENT, algo, library, algorithms, notices)
-    tree = rename(section.fields, section.place, notices)
+    if experiment is not None and "=" in experiment:
+        overrides, experiment = [experiment, *overrides], None
+    choices, values = split_choices(overrides, library.roots)
+    section = _start(experiment, algo, choices, library, algorithms)
+    fields = section.fields
+    if choices or "defaults" in fields:
+        fields = compose(fields, choices, library.roots, section.place)
+    tree = rename(fields, section.place, notices)
+    tree = _lay_on_top(tree, notices, sweep or {}, debugger, values, env_kwargs)
+    if has_references(tree):
+        tree = resolve_references(tree, section.place)
+    tree = lift_groups(tree, section.place, notices)
     _name_algorithm(tree, section, algorithms)
     schema = schema_of(tree["algo_id"])
-    tree = _lay_on_top(tree, section.place, notices, sweep or {}, debugger, overrides, env_kwargs)
-    _name_environment(tree, section, experiment or "", overrides, library, notices)
+    _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
     config = resolve(tree, schema, section.place, notices, fit_batch=debugger, others=(schema_of, algorithms))
     sources = (str(section.path),) if section.path else ()
     return Loaded(config, tuple(dict.fromkeys(notices)), sources)
+
+
+def _start(
+    experiment: str | None, algo: str | None, choices: Sequence[Choice], library: Library, algorithms: Sequence[str]
+) -> Section:
+    """The section that everything is laid on: the experiment's, or an empty one when groups alone make it up."""
+    chosen = next((choice.name for choice in choices if choice.group == "experiment"), None)
+    if experiment is not None and chosen is not None:
+        raise ConfigError(f"Both {experiment!r} and experiment={chosen} are named; an experiment is one or the other.")
+    if experiment is None and choices:
+        algorithm = {"algo_id": algorithm_name(algo)} if algo else {}
+        return Section(Located(algorithm), chosen or "", None)
+    return _find(experiment or DEFAULT_EXPERIMENT, algo, library, algorithms)
 
 
 def resolve(
@@ -90,13 +116,13 @@ def resolve(
     return config
 
 
-def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[str], notices: list[str]) -> Section:
+def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[str]) -> Section:
     """The section an experiment's name means."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml", ".json"):
         return _section_of_path(path, algo, library)
     if algo is not None:
-        return _section_with_algorithm(name, algorithm_name(algo), library, algorithms, notices)
+        return _section_with_algorithm(name, algorithm_name(algo), library, algorithms)
     environment, colon, variant = name.rpartition(":")
     if not colon:
         raise _incomplete(name, library)
@@ -118,14 +144,10 @@ def _section_of_path(path: Path, algo: str | None, library: Library) -> Section:
     return Section(library.inherited(file, variant), variant, path)
 
 
-def _section_with_algorithm(
-    name: str, algo: str, library: Library, algorithms: Sequence[str], notices: list[str]
-) -> Section:
+def _section_with_algorithm(name: str, algo: str, library: Library, algorithms: Sequence[str]) -> Section:
     """`Acrobot-v1 --algo ppo`: the variant of that name, else the file's base, else nothing but the id."""
     if algo not in algorithms:
-        raise ConfigError(
-            f"Unknown algorithm {algo!r}. {did_you_mean(algo, algorithms)} Known: {', '.join(algorithms)}."
-        )
+        raise ConfigError(f"Unknown algorithm {algo!r}. {hint(algo, algorithms)}Known: {', '.join(algorithms)}.")
     for candidate in dict.fromkeys((name, current_id(name)[0])):
         section = library.find(candidate, algo)
         if section is not None:
@@ -160,13 +182,13 @@ def _unknown(environment: str, variant: str, library: Library, algorithms: Seque
     """The error for a variant or an environment that no file has."""
     variants = _variants(environment, library)
     if variants:
-        hint = did_you_mean(variant, variants)
-        return ConfigError(f"{environment} has no variant {variant!r}. {hint} It has: {', '.join(variants)}.")
+        near = hint(variant, variants)
+        return ConfigError(f"{environment} has no variant {variant!r}. {near}It has: {', '.join(variants)}.")
     names = _environment_names(library)
-    hint = did_you_mean(environment, names) or "`gymlab list` shows all experiments."
+    advice = did_you_mean(environment, names) or "`gymlab list` shows all experiments."
     if algorithm_name(variant) in algorithms:
-        hint += f" For a Gymnasium id without a file: `gymlab train {environment} --algo {algorithm_name(variant)}`."
-    return ConfigError(f"No experiment file for the environment {environment!r}. {hint}")
+        advice += f" For a Gymnasium id without a file: `gymlab train {environment} --algo {algorithm_name(variant)}`."
+    return ConfigError(f"No experiment file for the environment {environment!r}. {advice}")
 
 
 def _name_algorithm(tree: Located, section: Section, algorithms: Sequence[str]) -> None:
@@ -176,7 +198,7 @@ def _name_algorithm(tree: Located, section: Section, algorithms: Sequence[str]) 
         if tree.get("algo_id"):
             raise ConfigError(
                 f"{located(tree, 'algo_id', section.place)}: unknown algorithm {name!r}. "
-                f"{did_you_mean(str(name), algorithms)} Known: {', '.join(algorithms)}."
+                f"{hint(str(name), algorithms)}Known: {', '.join(algorithms)}."
             )
         raise ConfigError(
             f"{section.place}: has no algo_id, and its name is no algorithm. Known: {', '.join(algorithms)}."
@@ -186,14 +208,14 @@ def _name_algorithm(tree: Located, section: Section, algorithms: Sequence[str]) 
 
 
 def _name_environment(
-    tree: Located, section: Section, experiment: str, overrides: Sequence[str], library: Library, notices: list[str]
+    tree: Located, section: Section, named_by_user: str, library: Library, notices: list[str]
 ) -> None:
     """Retired ids, the project's name, and a spec from the environment's file when the variant has none."""
     if not isinstance(tree.get("env_id"), str):
         raise ConfigError(
             f"{section.place}: has no env_id. Add `env_id: CartPole-v1` (or the like) at the root of the file."
         )
-    check_module(tree["env_id"], " ".join([experiment, *overrides]), section.place)
+    check_module(tree["env_id"], named_by_user, section.place)
     tree["env_id"], notice = current_id(tree["env_id"])
     if notice:
         notices.append(notice)
@@ -208,7 +230,6 @@ def _name_environment(
 
 def _lay_on_top(
     tree: Located,
-    place: str,
     notices: list[str],
     sweep: Mapping[str, Any],
     debugger: bool,
@@ -217,10 +238,7 @@ def _lay_on_top(
 ) -> Located:
     """Sweep, debugger, overrides: in this order."""
     for key, value in sweep.items():
-        if "." in key:
-            set_dotted(tree, key, value, "sweep")
-        else:
-            tree = merge(tree, rename(Located({key: value}), "sweep", notices))
+        tree = _set(tree, key, value, Where("sweep", 0), notices)
     if debugger:
         tree = merge(tree, Located({"n_envs": 1, "vectorization_mode": "sync"}))
         notices.append("A debugger is attached: one synchronous environment, and a batch that fits it.")
@@ -247,12 +265,20 @@ def _override(tree: Located, text: str, notices: list[str]) -> Located:
         result.pop(text[1:].partition("=")[0], None)
         return result
     key, value = split_override(text)
+    return _set(tree, key, parse_value(value), Where(COMMAND_LINE, 0), notices)
+
+
+def _set(tree: Located, key: str, value: Any, where: Where, notices: list[str]) -> Located:
+    """A tree with one key set, by any of its names; `experiment.seed` is `seed`."""
+    key = key.removeprefix("experiment.")
+    if key == "training.total_timesteps":
+        key = "max_env_steps"
     if "." in key:
-        set_dotted(tree, key, parse_value(value), f"command line, {text!r}")
+        set_dotted(tree, key, value, f"{where}, {key!r}")
         return tree
     layer = Located()
-    layer.put(key, parse_value(value), Where(COMMAND_LINE, 0))
-    return merge(tree, rename(layer, f"command line, {text!r}", notices))
+    layer.put(key, value, where)
+    return merge(tree, rename(layer, str(where), notices))
 
 
 def _check_fields(
@@ -267,8 +293,8 @@ def _check_fields(
         owners = _owners(key, others) if others else []
         where = located(tree, key, place)
         if not owners:
-            hint = did_you_mean(key, known_names(schema.model_fields))
-            raise ConfigError(f"{where}: unknown key `{key}`. {hint}".rstrip())
+            near = did_you_mean(key, known_names(schema.model_fields))
+            raise ConfigError(f"{where}: unknown key `{key}`. {near}".rstrip())
         algo = tree.get("algo_id")
         if tree.where.get(key) == (COMMAND_LINE, 0):
             raise ConfigError(

@@ -47,11 +47,16 @@ ALGORITHM_ALIASES = {"qlearning": "q_learning", "q-learning": "q_learning"}
 STRUCTURE = ("defaults", "inherits", "inherit_from")
 """Keys that say how a section is put together."""
 
-_ALGORITHM_FIELDS = (
-    "n_steps batch_size n_epochs policy_lr gamma gae_lambda clip_range clip_range_vf vf_coef ent_coef target_kl max_grad_norm "
-    "normalize_advantages optimizer policy policy_kwargs model_id hidden_dims activation returns_type advantages_type "
-    "policy_targets normalize_returns replay_ratio replay_buffer_size replay_is_clip update_backend"
-).split()
+_ALGORITHM_MAPPINGS = (
+    "policy_lr",
+    "gamma",
+    "gae_lambda",
+    "clip_range",
+    "clip_range_vf",
+    "vf_coef",
+    "ent_coef",
+    "policy_kwargs",
+)
 
 
 def algorithm_name(name: str) -> str:
@@ -61,7 +66,7 @@ def algorithm_name(name: str) -> str:
 
 def is_field(key: str, schema_fields: Iterable[str] = ()) -> bool:
     """Whether a key at the root of an environment file is a config field rather than a variant."""
-    if key in schema_fields or key in Config.model_fields or key in _ALGORITHM_FIELDS:
+    if key in schema_fields or key in Config.model_fields or key in _ALGORITHM_MAPPINGS:
         return True
     if key in ALIASES or key in TRANSLATED or key in RETIRED or key in STRUCTURE:
         return True

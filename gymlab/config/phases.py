@@ -7,7 +7,8 @@ from typing import Any
 
 from gymlab.config.schema import Phase
 from gymlab.config.validation import validate
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.config.wording import hint
+from gymlab.errors import ConfigError
 
 DEFAULT_HOOKS = {
     "online": ("collect", "update_world_model", "update_controller"),
@@ -50,8 +51,8 @@ def _parse_phase(raw: Any, index: int, source: str) -> Phase:
     if kind is None:
         raise ConfigError(f"{place}: has no `type`. Give one of {', '.join(DEFAULT_HOOKS)}.")
     if kind not in DEFAULT_HOOKS:
-        hint = did_you_mean(str(kind), DEFAULT_HOOKS)
-        raise ConfigError(f"{place}: unknown type {kind!r}. {hint} Known: {', '.join(DEFAULT_HOOKS)}.")
+        near = hint(str(kind), DEFAULT_HOOKS)
+        raise ConfigError(f"{place}: unknown type {kind!r}. {near}Known: {', '.join(DEFAULT_HOOKS)}.")
     fields: dict[str, Any] = {"name": name, "type": kind, "hooks": _hooks(raw, kind, place), "options": {}}
     for key, value in raw.items():
         if key in ("name", "type", "hooks", "workflow_hooks"):
@@ -105,6 +106,6 @@ def _hook(raw: Any, place: str) -> dict[str, Any]:
     for key in hook:
         if key not in _HOOK_KEYS:
             raise ConfigError(
-                f"{place}: unknown key `{key}` of hook {name!r}. {did_you_mean(key, _HOOK_KEYS)} Known: times, ratio."
+                f"{place}: unknown key `{key}` of hook {name!r}. {hint(key, _HOOK_KEYS)}Known: times, ratio."
             )
     return {"name": name, **hook}

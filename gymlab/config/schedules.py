@@ -33,15 +33,15 @@ class Schedule(Frozen):
     def _shape_is_possible(self) -> Schedule:
         if self.schedule == "exponential" and self.start * self.end <= 0:
             raise ValueError(
-                f"an exponential schedule cannot go from {self.start:g} to {self.end:g}: it never reaches or crosses 0; "
-                "give an `end` other than 0 with the sign of `start`, or use schedule: linear"
+                f"an exponential schedule cannot go from {self.start:g} to {self.end:g}: it never reaches or crosses "
+                "0; give an `end` other than 0 with the sign of `start`, or use schedule: linear"
             )
         if (self.from_ <= 1) == (self.to <= 1) and self.to <= self.from_:
             raise ValueError(f"the schedule ends at {self.to:g}, which is not after its start at {self.from_:g}")
         return self
 
     def span(self, budget: int | None) -> tuple[float, float]:
-        """First and last env step of the change; a fraction without a budget, or an end before the start, is an error."""
+        """First and last env step of the change. A fraction without a budget or an end before the start is an error."""
         positions = [self._absolute(position, budget) for position in (self.from_, self.to)]
         if positions[1] <= positions[0]:
             raise ConfigError(
@@ -108,7 +108,7 @@ def parse_linear(value: Any) -> Any:
 
 
 def join_schedule(value: Any, parts: Mapping[str, Any]) -> Any:
-    """A number and its `_schedule...` keys as one schedule mapping; the number alone when the schedule is switched off."""
+    """A number and its `_schedule...` keys as one schedule mapping; the number alone when that is switched off."""
     given = {key: part for key, part in parts.items() if part is not None}
     if not given.get("schedule"):
         return value

@@ -1,4 +1,4 @@
-"""The typed, frozen config that every experiment resolves to. An algorithm's config is a subclass with its own fields."""
+"""The typed, frozen config that every experiment resolves to. An algorithm's config is a subclass with more fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Spec(Frozen):
-    """What is known about the environment: for people, and for the threshold that means solved. Any further key is kept."""
+    """What is known about the environment: for people, and for the threshold. Any further key is kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 

@@ -1,4 +1,4 @@
-"""What a `_target_` may name: registered components, and an explicit list of torch classes. Nothing is imported by path.
+"""What a `_target_` may name: registered components and an explicit list of torch classes. Nothing is imported by path.
 
 A config that comes with somebody's model must not be able to run code, and a test of the prefix is no wall
 (`torch.nn.parameter.torch.os` is `os`): a name is either in the registry or in the list below, letter by letter.
@@ -11,7 +11,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.config.wording import hint
+from gymlab.errors import ConfigError
 from gymlab.registry import Registry
 
 COMPONENTS: Registry[Callable[..., Any]] = Registry("component")
@@ -23,7 +24,8 @@ _MODULES = (
     "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d MaxPool2d AvgPool2d AdaptiveAvgPool2d Upsample "
     "ReLU LeakyReLU ELU SELU CELU GELU SiLU Mish Tanh Sigmoid Softplus Softmax LogSoftmax Hardtanh "
     "LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d GRU GRUCell LSTM LSTMCell MultiheadAttention "
-    "TransformerEncoder TransformerEncoderLayer MSELoss L1Loss SmoothL1Loss HuberLoss CrossEntropyLoss BCEWithLogitsLoss"
+    "TransformerEncoder TransformerEncoderLayer "
+    "MSELoss L1Loss SmoothL1Loss HuberLoss CrossEntropyLoss BCEWithLogitsLoss"
 )
 TORCH_NAMES = frozenset(
     [f"torch.optim.{name}" for name in _OPTIMIZERS.split()] + [f"torch.nn.{name}" for name in _MODULES.split()]
@@ -51,10 +53,10 @@ def _check_target(node: Mapping[str, Any], place: str, path: str) -> None:
     if not isinstance(name, str):
         raise ConfigError(f"{where} must be a name, got {name!r}.")
     if name not in COMPONENTS and name not in TORCH_NAMES:
-        hint = did_you_mean(name, [*COMPONENTS, *TORCH_NAMES])
+        near = hint(name, [*COMPONENTS, *TORCH_NAMES])
         raise ConfigError(
-            f"{where} names {name!r}, which is refused: it is no registered component and not on the list of torch classes. "
-            f"{hint} A class of your own is registered in a module given by --plugin."
+            f"{where} names {name!r}, which is refused: it is no registered component and no listed torch class. "
+            f"{near}A class of your own is registered in a module given by --plugin."
         )
     if not isinstance(node.get("_partial_", False), bool):
         raise ConfigError(f"{place}: {path}._partial_ expects true or false, got {node['_partial_']!r}.")
@@ -93,4 +95,4 @@ def _factory(name: str) -> Callable[..., Any]:
     if name in COMPONENTS:
         return COMPONENTS.get(name)
     module, _, attribute = name.rpartition(".")
-    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""YAML into plain values, safely: only safe tags, bounded size, depth and alias expansion, and the line of every key."""
+"""YAML into plain values, safely: safe tags only, bounded size, depth and aliases, and the line of every key."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class Located(dict[str, Any]):
     def __init__(self, items: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.where: dict[str, Where] = {}
+        self.repeated: dict[str, None] = {}
+        """Notices about keys that were given twice in it or below it."""
         self.lay(items or {})
 
     def put(self, key: str, value: Any, where: Where | None = None) -> None:
@@ -51,12 +53,13 @@ class Located(dict[str, Any]):
     def lay(self, items: Mapping[str, Any]) -> Located:
         """Lay another mapping on top, its positions with it."""
         where = items.where if isinstance(items, Located) else {}
+        self.repeated |= items.repeated if isinstance(items, Located) else {}
         for key, value in items.items():
             self.put(key, value, where.get(key))
         return self
 
 
-def read_yaml(path: Path, notices: list[str] | None = None) -> Located:
+def read_yaml(path: Path) -> Located:
     """The mapping in a file; an empty file is an empty mapping."""
     try:
         size = path.stat().st_size
@@ -67,7 +70,7 @@ def read_yaml(path: Path, notices: list[str] | None = None) -> Located:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not a UTF-8 text file.") from error
-    document = parse_yaml(text, path.name, notices)
+    document = parse_yaml(text, path.name)
     if document is None:
         return Located()
     if not isinstance(document, Located):
@@ -77,7 +80,7 @@ def read_yaml(path: Path, notices: list[str] | None = None) -> Located:
     return document
 
 
-def parse_yaml(text: str, name: str, notices: list[str] | None = None) -> Any:
+def parse_yaml(text: str, name: str) -> Any:
     """The value of a YAML text; mappings come as `Located`. `name` stands in error messages and positions."""
     if len(text.encode()) > MAX_BYTES:
         raise ConfigError(f"{name}: is larger than a config may be ({MAX_BYTES:,} bytes).")
@@ -90,7 +93,7 @@ def parse_yaml(text: str, name: str, notices: list[str] | None = None) -> Any:
             loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(f"{_place(error, name)}: is not valid YAML: {_problem(error)}.") from error
-    return None if node is None else _Builder(name, notices if notices is not None else []).build(node, 0)
+    return None if node is None else _Builder(name).build(node, 0)
 
 
 def parse_value(text: str, name: str = COMMAND_LINE) -> Any:
@@ -112,8 +115,8 @@ def _check_depth(text: str, name: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                line = event.start_mark.line + 1
-                raise ConfigError(f"{name}:{line}: is nested more than {MAX_DEPTH} levels deep.")
+                line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+                raise ConfigError(f"{name}{line}: is nested more than {MAX_DEPTH} levels deep.")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -130,9 +133,8 @@ def _problem(error: yaml.YAMLError) -> str:
 class _Builder:
     """Turns the node graph into values. Aliases are expanded, and what they expand to is counted."""
 
-    def __init__(self, name: str, notices: list[str]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.notices = notices
         self.values = 0
         self.scalars = yaml.constructor.SafeConstructor()
 
@@ -160,8 +162,10 @@ class _Builder:
                 continue
             key = self.key(key_node)
             if key in own:
-                self.notices.append(f"{self.where(key_node)}: `{key}` is given twice; the last one counts.")
-            own.put(key, self.build(value_node, depth + 1), self.where(key_node))
+                own.repeated[f"{self.where(key_node)}: `{key}` is given twice; the last one counts."] = None
+            value = self.build(value_node, depth + 1)
+            own.repeated |= value.repeated if isinstance(value, Located) else {}
+            own.put(key, value, self.where(key_node))
         return merged.lay(own)
 
     def merge_sources(self, node: yaml.Node, depth: int) -> Iterable[Located]:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gymlab.errors import GymlabError
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import ENV_STEPS, EPOCH
 
+WRITE_SECONDS = 1.0
+"""Rows that come faster than this are written together."""
+
 
 class CsvSink(Sink):
-    """Appends each row with one write, so that a reader sees whole lines. An existing file is continued."""
+    """Writes whole lines only; the file is never more than a second behind. An existing file is continued.
 
-    def __init__(self, path: str | Path) -> None:
+    Fast epochs are formatted together: done one by one between updates, each would start with cold caches.
+    """
+
+    def __init__(
+        self, path: str | Path, write_seconds: float = WRITE_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.path = Path(path)
         self.columns: list[str] = []
         if self.path.exists():
@@ -22,23 +31,39 @@ class CsvSink(Sink):
             self.columns = _read_lines(self.path)[0]
         self._known = set(self.columns)
         self._descriptor = self._open()
+        self._waiting: list[Mapping[str, float]] = []
+        self._write_seconds = write_seconds
+        self._clock = clock
+        self._next_write = -float("inf")
 
     def log(self, row: Mapping[str, float], env_steps: int) -> None:
-        """Append a row; names seen for the first time become new columns at the right."""
-        if not self._known.issuperset(row):
-            self._add_columns([name for name in row if name not in self._known])
-        get = row.get
-        cells = [_cell(get(name)) for name in self.columns]
-        _write_all(self._descriptor, (",".join(cells) + "\n").encode())
+        """Append a row (not to be changed afterwards); names seen for the first time become columns at the right."""
+        self._waiting.append(row)
+        if self._clock() >= self._next_write:
+            self._write()
+
+    def set_phase(self, phase: str) -> None:
+        """Write what waits: the next row may be a long time coming."""
+        self._write()
 
     def flush(self) -> None:
-        """Wait until the file is on disk."""
+        """Write what waits and wait until the file is on disk."""
+        self._write()
         os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Put the file on disk and close it."""
         self.flush()
         os.close(self._descriptor)
+
+    def _write(self) -> None:
+        rows, self._waiting = self._waiting, []
+        self._next_write = self._clock() + self._write_seconds
+        names = dict.fromkeys(name for row in rows for name in row)
+        if not self._known.issuperset(names):
+            self._add_columns([name for name in names if name not in self._known])
+        lines = [",".join([_cell(row.get(name)) for name in self.columns]) + "\n" for row in rows]
+        _write_all(self._descriptor, "".join(lines).encode())
 
     def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -41,6 +41,7 @@ def open_monitor(
 
     styles = load_styles(style_paths)
     trackers: list[Sink] = []
+    notices: list[str] = []
     if tensorboard:
         from gymlab.metrics.tensorboard import TensorBoardSink
 
@@ -48,9 +49,14 @@ def open_monitor(
     if wandb:
         from gymlab.metrics.wandb import WandbSink
 
-        trackers.append(WandbSink(run_directory, project=project, run_id=run_id, config=config))
+        wandb_sink = WandbSink(run_directory, project=project, run_id=run_id, config=config)
+        trackers.append(wandb_sink)
+        notices.append(wandb_sink.where)
     sinks: list[Sink] = [CsvSink(run_directory / "metrics.csv")]
     if run_log_enabled():
         sinks.append(RunLogSink(run_directory / "run.log"))
     screen = ConsoleSink(title=title, budget=budget, threshold=threshold, quiet=quiet, styles=styles, console=console)
-    return Monitor([*sinks, *trackers, screen])
+    monitor = Monitor([*sinks, *trackers, screen])
+    for notice in notices:
+        monitor.notice(notice)
+    return monitor

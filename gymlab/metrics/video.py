@@ -148,7 +148,7 @@ def _read_frames(path: str | Path) -> list[np.ndarray]:
 
 
 def _temporary_beside(path: Path) -> Path:
-    """A name in the same directory (so that renaming is atomic) with the same suffix (which tells ffmpeg the format)."""
+    """A name in the same directory (renaming is then atomic) with the same suffix (which tells ffmpeg the format)."""
     return path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
 
 

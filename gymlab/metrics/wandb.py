@@ -34,7 +34,13 @@ class WandbSink(Sink):
             ) from error
         self._wandb = wandb
         settings = wandb.Settings(
-            save_code=False, disable_code=True, disable_git=True, console="off", silent=True, x_disable_meta=True
+            save_code=False,
+            disable_code=True,
+            disable_git=True,
+            console="off",
+            silent=True,
+            x_disable_meta=True,
+            x_save_requirements=False,
         )
         identity = project_name(run_id)
         try:
@@ -54,6 +60,13 @@ class WandbSink(Sink):
                 "(upload later with `wandb sync`), or set enable_wandb=false."
             ) from error
         self._run.define_metric("*", step_metric=ENV_STEPS)
+
+    @property
+    def where(self) -> str:
+        """Where the run can be seen, or how an offline one is uploaded."""
+        return (
+            f"W&B run: {self._run.url}" if self._run.url else f"W&B is offline; upload with: wandb sync {self._run.dir}"
+        )
 
     def log(self, row: Mapping[str, float], env_steps: int) -> None:
         """Send an epoch's metrics; the env steps are among them and are the x-axis."""

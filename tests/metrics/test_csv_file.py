@@ -25,12 +25,28 @@ def test_floats_read_back_to_the_bit(tmp_path):
     assert read_metrics(path)[ENV_STEPS] == list(range(8))
 
 
-def test_a_row_can_be_read_as_soon_as_it_is_logged(tmp_path):
+def test_rows_wait_for_at_most_a_second_and_not_through_a_long_phase(tmp_path):
     path = tmp_path / "metrics.csv"
-    sink = CsvSink(path)
-    sink.log(row(8, a=1.0), 8)
-    assert read_metrics(path)["train/a"] == [1.0]
+    now = [0.0]
+    sink = CsvSink(path, write_seconds=1.0, clock=lambda: now[0])
+
+    def logged_at(seconds, env_steps):
+        now[0] = seconds
+        sink.log(row(env_steps), env_steps)
+        return read_metrics(path)[ENV_STEPS]
+
+    assert logged_at(0.0, 1) == [1]
+    assert logged_at(0.5, 2) == [1]
+    assert logged_at(1.0, 3) == [1, 2, 3]
+    assert logged_at(1.5, 4) == [1, 2, 3]
+    sink.set_phase("evaluation")
+    assert read_metrics(path)[ENV_STEPS] == [1, 2, 3, 4]
+    assert logged_at(2.0, 5) == [1, 2, 3, 4]
+    sink.flush()
+    assert read_metrics(path)[ENV_STEPS] == [1, 2, 3, 4, 5]
+    assert logged_at(2.5, 6) == [1, 2, 3, 4, 5]
     sink.close()
+    assert read_metrics(path)[ENV_STEPS] == [1, 2, 3, 4, 5, 6]
 
 
 def test_columns_may_grow_and_every_line_has_all_of_them(tmp_path):

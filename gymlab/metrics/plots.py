@@ -1,0 +1,154 @@
+"""Pictures for reports and results pages: learning curves over env steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gymlab.metrics.names import ENV_STEPS, episode_return
+from gymlab.metrics.statistics import binned_curves
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Table = Mapping[str, Sequence[float | None]]
+    """metrics.csv by column, as `read_metrics` gives it."""
+
+TRAINING = "#9aa5b1"
+EVALUATION = "#1f6fb2"
+THRESHOLD = "#3c4650"
+COLOURS = ("#1f6fb2", "#d1495b", "#2e8b57", "#edae49", "#7b4fa3", "#00798c", "#8d6e63")
+"""Told apart by people with the common colour blindnesses too, in this order."""
+_SMOOTH_POINTS = 300
+"""Training curves with more epochs than this are drawn as means over bins: more would be a band of ink."""
+
+
+def learning_curve(
+    rows: Table,
+    path: str | Path,
+    *,
+    threshold: float | None = None,
+    title: str = "",
+) -> Path:
+    """One run: training return, evaluation return with its 95% interval, and the threshold."""
+    figure, axes = _new_figure()
+    training = _points(rows, episode_return("train"))
+    evaluation = _points(rows, episode_return("val"))
+    if training[0].size:
+        steps, values = _thinned(*training)
+        axes.plot(steps, values, color=TRAINING, linewidth=1.4, label="training (mean of newest 100 episodes)")
+    if evaluation[0].size:
+        steps, values = evaluation
+        axes.plot(steps, values, color=EVALUATION, linewidth=2, marker="o", markersize=4, label="evaluation")
+        low, high = _points(rows, episode_return("val", "ci95_low")), _points(rows, episode_return("val", "ci95_high"))
+        if low[0].size and np.array_equal(low[0], high[0]):
+            axes.fill_between(low[0], low[1], high[1], color=EVALUATION, alpha=0.2, linewidth=0, label="95% interval")
+    if threshold is not None:
+        _draw_threshold(axes, threshold)
+    return _finish(figure, axes, path, title=title, ylabel="episode return")
+
+
+def curves(
+    groups: Mapping[str, Sequence[Table]],
+    path: str | Path,
+    *,
+    metric: str | None = None,
+    threshold: float | None = None,
+    title: str = "",
+    bins: int = 60,
+) -> Path:
+    """Groups of runs that differ in their seed: mean over seeds by env step with the 95% bootstrap interval.
+
+    A run that ended early keeps its last value to the end of the axis.
+    """
+    name = metric or episode_return("train")
+    figure, axes = _new_figure()
+    for colour, (label, tables) in zip(_cycle(len(groups)), groups.items(), strict=True):
+        points = [point for point in (_points(table, name) for table in tables) if point[0].size]
+        if not points:
+            continue
+        steps, mean, low, high = binned_curves([p[0] for p in points], [p[1] for p in points], bins=bins)
+        seeds = f"{len(points)} seed{'s' if len(points) > 1 else ''}"
+        axes.plot(steps, mean, color=colour, linewidth=2, label=f"{label} ({seeds})")
+        if len(points) > 1:
+            axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    if threshold is not None:
+        _draw_threshold(axes, threshold)
+    label = "episode return" if name.endswith("roll/ep_rew/mean") else name
+    return _finish(figure, axes, path, title=title, ylabel=label, note="mean and 95% interval over seeds")
+
+
+def _new_figure() -> tuple[Figure, Axes]:
+    # The canvas is made directly: pyplot would choose a backend for the whole process and keep every figure alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _points(rows: Table, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Env steps and values of the rows that have a finite value."""
+    pairs = [
+        (step, value)
+        for step, value in zip(rows.get(ENV_STEPS, ()), rows.get(name, ()), strict=False)
+        if step is not None and value is not None and np.isfinite(value)
+    ]
+    points = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return points[:, 0], points[:, 1]
+
+
+def _thinned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if steps.size <= _SMOOTH_POINTS:
+        return steps, values
+    parts = np.array_split(np.arange(steps.size), _SMOOTH_POINTS)
+    return np.array([steps[part].mean() for part in parts]), np.array([values[part].mean() for part in parts])
+
+
+def _cycle(count: int) -> list[str]:
+    return [COLOURS[index % len(COLOURS)] for index in range(count)]
+
+
+def _draw_threshold(axes: Axes, threshold: float) -> None:
+    axes.axhline(threshold, color=THRESHOLD, linestyle="--", linewidth=1.2, label=f"solved at {threshold:g}", zorder=1)
+
+
+def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel: str, note: str = "") -> Path:
+    from matplotlib.ticker import FuncFormatter
+
+    path = Path(path)
+    if title:
+        axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
+    if note:
+        axes.set_title(note, loc="right", fontsize=9, color="#6b7580")
+    axes.set_xlabel("env steps")
+    axes.set_ylabel(ylabel)
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.set_xlim(left=0)
+    axes.margins(x=0.02, y=0.06)
+    axes.grid(color="#e3e7eb", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#8a949e")
+    axes.tick_params(colors="#4a545e")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=True, facecolor="white", edgecolor="none", framealpha=0.85, fontsize=9)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    figure.savefig(temporary)
+    temporary.replace(path)
+    return path
+
+
+def _short(value: float, _: object) -> str:
+    """12,000 -> 12k, 2,500,000 -> 2.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"

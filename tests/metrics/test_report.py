@@ -1,0 +1,134 @@
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+from rich.console import Console
+
+from gymlab.metrics.report import ReportData, RunResult, format_duration, render_report, report_panel, results_table
+from gymlab.metrics.statistics import Interval
+
+DATA = ReportData(
+    experiment="CartPole-v1:ppo",
+    run_id="cartpole-ppo-0",
+    run_directory="runs/cartpole-ppo-0",
+    algorithm="ppo",
+    environment="CartPole-v1",
+    seed=0,
+    status="finished",
+    result=Interval(498.25, 495.0, 500.0, 100),
+    env_steps=51_200,
+    updates=800,
+    episodes=412,
+    wall_seconds=3.2,
+    command="gymlab train CartPole-v1:ppo --seed 0",
+    threshold=475,
+    deterministic=True,
+    best_checkpoint="checkpoints/best.ckpt",
+    last_checkpoint="checkpoints/last.ckpt",
+    video="videos/final.mp4",
+    curve="curve.png",
+    report="runs/cartpole-ppo-0/report.md",
+    commit="0123456789abcdef0123456789abcdef01234567",
+    versions={"gymlab": "0.1.0", "torch": "2.13.0"},
+    notices=("Taxi-v3 is loaded as Taxi-v4.",),
+)
+
+
+def panel_text(data, width=100):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"), color_system=None)  # noqa: SIM115
+    console.print(report_panel(data))
+    return console.export_text()
+
+
+def test_the_report_says_everything_a_reader_asks():
+    text = render_report(DATA)
+    for part in (
+        "# CartPole-v1:ppo: solved (threshold 475)",
+        "498.2 [495.0, 500.0] (mean and 95% interval, n=100 episodes); deterministic actions",
+        "51,200 (412 episodes, 800 updates)",
+        "3.2 s (16,000 env steps/s)",
+        "`checkpoints/best.ckpt`",
+        "![Learning curve](curve.png)",
+        "[Video of the agent](videos/final.mp4)",
+        "gymlab train CartPole-v1:ppo --seed 0",
+        "- Taxi-v3 is loaded as Taxi-v4.",
+        "`0123456789ab`",
+        "torch 2.13.0",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "solved"),
+    [
+        ({}, "solved (threshold 475)", True),
+        ({"threshold": 500}, "not solved (threshold 500)", False),
+        ({"threshold": -110, "result": Interval(-110.0, -115.0, -105.0, 100)}, "solved (threshold -110)", True),
+        ({"threshold": None}, "no threshold known", None),
+        ({"result": None}, "not evaluated", None),
+    ],
+)
+def test_verdict(changes, verdict, solved):
+    data = replace(DATA, **changes)
+    assert data.verdict == verdict
+    assert data.solved is solved
+    assert verdict in render_report(data)
+    assert verdict in panel_text(data)
+
+
+def test_the_panel_has_the_result_and_where_things_are():
+    text = panel_text(DATA)
+    for part in (
+        "498.2 [495.0, 500.0]",
+        "n=100",
+        "51,200",
+        "3.2 s",
+        "videos/final.mp4",
+        "report.md",
+        DATA.command,
+        "Taxi-v3",
+    ):
+        assert part in text, part
+    assert "stopped by SIGINT" in panel_text(replace(DATA, status="stopped by SIGINT"))
+
+
+def test_brackets_in_paths_are_not_markup():
+    assert "runs/[bold]x" in panel_text(replace(DATA, run_directory="runs/[bold]x"))
+
+
+def test_no_secret_reaches_the_report():
+    data = replace(
+        DATA, command="gymlab train CartPole-v1:ppo hub.token=canary42", notices=("https://me:canary42@host",)
+    )
+    assert "canary42" not in render_report(data) + panel_text(data)
+
+
+def test_report_data_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        DATA.env_steps = 1
+
+
+def test_durations_read_well():
+    assert [format_duration(seconds) for seconds in (0.04, 8.44, 59.97, 125, 3720)] == [
+        "0.0 s",
+        "8.4 s",
+        "1 min 00 s",
+        "2 min 05 s",
+        "1 h 02 min",
+    ]
+
+
+def run(seed, value, experiment="CartPole-v1:ppo", threshold=475.0):
+    command = f"gymlab train {experiment} --seeds 0-4"
+    return RunResult(experiment, seed, value, 50_000 + 1000 * seed, 10.0, command, "0123456789abcdef", threshold)
+
+
+def test_results_are_grouped_by_experiment_with_an_interval_over_seeds():
+    runs = [run(seed, value) for seed, value in enumerate((500.0, 470.0, 500.0, 500.0, 500.0))]
+    runs += [run(3, -90.0, "Acrobot-v1:ppo", threshold=-100.0), run(7, 12.0, "Bandit-v0:ppo", threshold=None)]
+    header, _, *lines = results_table(runs).splitlines()
+    assert header.count("|") == 9
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0][:4] == ["`CartPole-v1:ppo`", "494.0 [482.0, 500.0]", "0-4", "4/5 ≥ 475"]
+    assert cells[0][4:] == ["52,000", "10.0 s", "`gymlab train CartPole-v1:ppo --seeds 0-4`", "`012345678`"]
+    assert cells[1][:4] == ["`Acrobot-v1:ppo`", "-90.0 (n=1, no interval)", "3", "1/1 ≥ -100"]
+    assert cells[2][3] == "–"

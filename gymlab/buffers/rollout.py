@@ -1,4 +1,4 @@
-"""On-policy data: a rollout of T steps in N environments, the storage it is written to, and the buffers it goes through."""
+"""On-policy data: a rollout of T steps in N environments, the storage it is written to, and the buffer it goes through."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Rollout:
 
         observations[t] --actions[t]--> rewards[t], terminated[t], truncated[t]
 
-    `bootstrap_observations` are the true next observations that are nobody's observations[t+1]: last ones of truncated episodes, and those behind
-    the last row. `bootstrap_rows` says whose (row t * N + n).
+    `bootstrap_observations` are the true next observations that are nobody's observations[t+1]: last ones of truncated
+    episodes, and those behind the last row. `bootstrap_rows` says whose (row t * N + n).
     """
 
     observations: np.ndarray

@@ -1,8 +1,8 @@
 """The gradient of the whole PPO loss for MLP actor-critics, written out.
 
-For networks this small autograd spends more time on its graph than on arithmetic. Here the forward and the backward pass are a fixed list of matrix
-products on preallocated memory, and gradients land where the optimizer reads them. `S` trunks (1 shared, or actor and critic) go through each
-product together as a stack.
+For networks this small autograd spends more time on its graph than on arithmetic. Here the forward and the backward pass
+are a fixed list of matrix products on preallocated memory, and gradients land where the optimizer reads them. `S` trunks
+(1 shared, or actor and critic) go through each product together as a stack.
 
     forward                                            backward (d_ is dL/d_)
 
@@ -15,7 +15,7 @@ product together as a stack.
     values     = h_L[-1] weight_critic' + bias         d_parameters = pullback(d_log_prob, d_entropy)
       |                                                  ^ d_log_prob = -A r / B where the clip is not active, else 0
       v                                                  | d_entropy  = -ent_coef / B
-    log_prob, entropy -> r = exp(log_prob - old)         | d_values   = vf_coef (V - R) / B where value clipping is not active, else 0
+    log_prob, entropy -> r = exp(log_prob - old)         | d_values   = vf_coef (V - R) / B where V is not clipped
     L = -min(r A, clip(r) A) + vf_coef 1/2 (V - R)^2 - ent_coef H     (means over B)
 """
 
@@ -27,8 +27,11 @@ from torch import nn
 
 from gymlab.components.distributions import Distribution
 from gymlab.components.flat import FlatParameters
-from gymlab.components.minibatch import Coefficients, Minibatch
+from gymlab.components.minibatch import STATISTICS, Coefficients, Minibatch
 from gymlab.components.networks import ActorCritic, MLPTrunk
+
+STATISTIC_SCALE = np.array([-1, 0.5, 1, 1, 1], np.float32)
+"""From means of the terms to STATISTICS: losses are the negated objective and half the squared error."""
 
 
 class StackedMLP:
@@ -106,7 +109,7 @@ class StackedMLP:
 
 
 class Workspace:
-    """Arrays for one batch size, and the same memory as tensors for the element-wise kernels in which torch is the faster."""
+    """Arrays for one batch size, and the same memory as tensors where torch's element-wise kernels are the faster."""
 
     def __init__(self, size: int, mlp: StackedMLP, parameter_size: int) -> None:
         widths = [weight.shape[1] for weight in mlp.weights]
@@ -119,6 +122,9 @@ class Workspace:
         """Transposed: reductions over a handful of actions then run along the long axis."""
         self.values = np.empty(size, np.float32)
         self.ones = np.ones((1, size), np.float32)
+        self.terms = np.empty((len(STATISTICS), size), np.float32)
+        """What the statistics are means of."""
+        self.mean_weights = np.full(size, 1 / size, np.float32)
 
 
 class AnalyticGradient:
@@ -130,7 +136,7 @@ class AnalyticGradient:
         self._biases_torch = [torch.from_numpy(bias) for bias in self.mlp.biases]
         self._workspace = Workspace(1, self.mlp, distribution.parameter_size)
 
-    def __call__(self, batch: Minibatch, coefficients: Coefficients) -> tuple[float, ...]:
+    def __call__(self, batch: Minibatch, coefficients: Coefficients) -> np.ndarray:
         """Gradient of the loss on `batch`; returns STATISTICS."""
         if len(batch.advantages) != self._workspace.size:
             self._workspace = Workspace(len(batch.advantages), self.mlp, self.distribution.parameter_size)
@@ -159,17 +165,19 @@ class AnalyticGradient:
 
     def _loss(
         self, parameters: np.ndarray, values: np.ndarray, batch: Minibatch, coefficients: Coefficients
-    ) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """dL/dparameters [B, P], dL/dvalues [B] and the statistics."""
-        scale = np.float32(1 / len(values))
+        work = self._workspace
+        scale = np.float32(1 / work.size)
         epsilon = np.float32(coefficients.clip_range)
         parameters = self.distribution.mask(parameters, batch.action_masks)
         log_prob, entropy, pullback = self.distribution.with_gradient(parameters, batch.actions)
         log_ratio = log_prob - batch.log_probs
         ratio = np.exp(log_ratio)
+        clipped_ratio = np.minimum(np.maximum(ratio, 1 - epsilon), 1 + epsilon)
         objective = ratio * batch.advantages
-        clipped = np.clip(ratio, 1 - epsilon, 1 + epsilon) * batch.advantages
-        d_log_prob = objective * (objective <= clipped)
+        clipped_objective = clipped_ratio * batch.advantages
+        d_log_prob = objective * (objective <= clipped_objective)
         d_log_prob *= -scale
         error = values - batch.returns
         squared = error * error
@@ -178,17 +186,16 @@ class AnalyticGradient:
             clipped_error = batch.values + np.clip(values - batch.values, -bound, bound) - batch.returns
             clipped_error *= clipped_error
             error *= squared >= clipped_error
-            squared = np.maximum(squared, clipped_error)
+            np.maximum(squared, clipped_error, out=squared)
         d_values = error * (np.float32(coefficients.vf_coef) * scale)
         d_parameters = pullback(d_log_prob, -coefficients.ent_coef * float(scale))
-        statistics = (
-            -float(np.minimum(objective, clipped).sum() * scale),
-            float(squared.sum() * scale) / 2,
-            float(entropy.sum() * scale),
-            float((ratio - 1 - log_ratio).sum() * scale),
-            np.count_nonzero(np.abs(ratio - 1) > epsilon) * float(scale),
-        )
-        return d_parameters, d_values, statistics
+        np.minimum(objective, clipped_objective, out=work.terms[0])
+        work.terms[1] = squared
+        work.terms[2] = entropy
+        np.subtract(ratio, log_ratio, out=work.terms[3])
+        work.terms[3] -= 1
+        np.not_equal(ratio, clipped_ratio, out=work.terms[4])
+        return d_parameters, d_values, (work.terms @ work.mean_weights) * STATISTIC_SCALE
 
     def _backward(self, x: np.ndarray, d_parameters: np.ndarray, d_values: np.ndarray) -> None:
         mlp, work = self.mlp, self._workspace
@@ -205,11 +212,10 @@ class AnalyticGradient:
             return
         d_hidden = work.gradients[-1]  # [S, B, H]
         np.matmul(d_head, mlp.heads["actor_head.weight"], out=d_hidden[0])
-        d_critic = d_values[:, None] * mlp.heads["critic_head.weight"]
         if mlp.stack == 1:
-            d_hidden[0] += d_critic
+            d_hidden[0] += d_values[:, None] * mlp.heads["critic_head.weight"]
         else:
-            d_hidden[1] = d_critic
+            np.multiply(d_values[:, None], mlp.heads["critic_head.weight"], out=d_hidden[1])
         for layer in reversed(range(mlp.depth)):
             d_z = work.gradients_torch[layer]
             if mlp.relu:

@@ -47,7 +47,7 @@ class AutogradGradient:
         """Gradient of the loss on `batch`; returns STATISTICS as a tensor, so that nothing waits for the device."""
         start = time.perf_counter()
         if self._compiled:
-            # As tensors: a compiled function takes a Python number for a constant and would compile anew when a schedule moves it.
+            # As tensors: compiled code takes a Python number for a constant and would be made anew when a schedule moves it.
             numbers = asdict(coefficients)
             coefficients = Coefficients(
                 **{name: value if value is None else torch.tensor(value) for name, value in numbers.items()}

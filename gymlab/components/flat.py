@@ -1,17 +1,18 @@
 """All parameters of a module in one flat vector, of which the module's own parameters are views.
 
-    parameter  [ trunk ......................... | actor_head .... | critic_head ]      one nn.Parameter, what the optimizer steps
-    gradient   [ the same places ................................................ ]      its .grad; each p.grad is a view of it
+    parameter  [ trunk ................. | actor_head .... | critic_head ]   one nn.Parameter, what the optimizer steps
+    gradient   [ the same places ........................................ ]   its .grad; each p.grad is a view of it
 
-One vector makes the optimizer one kernel, the gradient norm one dot product, and numpy views of the weights free: nothing is ever copied
-between the network that learns and the one that acts. `load_state_dict` and optimizers write in place and keep the views; a module is moved to its
-device before it is flattened.
+One vector makes the optimizer one kernel, the gradient norm one dot product, and numpy views of the weights free: nothing
+is ever copied between the network that learns and the one that acts. `load_state_dict` and optimizers write in place and
+keep the views; a module is moved to its device before it is flattened.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,11 +23,11 @@ PARTS = ("trunk", "actor_head", "critic_head")
 
 
 class FlatParameters:
-    """Flat storage for the trainable parameters of `module`, in the order of `module.parameter_order()` where it has one."""
+    """Flat storage for the trainable parameters of `module`, in the order of its `parameter_order()` where it has one."""
 
     def __init__(self, module: nn.Module) -> None:
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        order: Sequence[str] = module.parameter_order() if hasattr(module, "parameter_order") else list(named)
+        order: Sequence[str] = getattr(module, "parameter_order", lambda: list(named))()
         order = sorted(order, key=lambda name: PARTS.index(part_of(name)))
         if sorted(order) != sorted(named):
             raise ValueError("parameter_order() must name every trainable parameter once.")
@@ -61,7 +62,7 @@ class FlatParameters:
         """Neighbouring parameters of one shape as one numpy array [len(names), ...] on the same memory (CPU only)."""
         shape = self.shapes[names[0]]
         places = [self.places[name] for name in names]
-        neighbours = all(left.stop == right.start for left, right in zip(places, places[1:], strict=False))
+        neighbours = all(left.stop == right.start for left, right in pairwise(places))
         if not neighbours or any(self.shapes[name] != shape for name in names):
             raise ValueError(f"Parameters {names} do not lie side by side with one shape.")
         source = self.gradient if gradient else self.parameter.detach()

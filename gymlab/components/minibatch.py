@@ -1,13 +1,19 @@
-"""Minibatches of on-policy data: the columns that a policy gradient needs, cut and gathered without allocation."""
+"""Minibatches of on-policy data: the columns that a policy gradient needs, shuffled and cut without allocation."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
+from gymlab.components.returns import standardize_parts
+from gymlab.errors import NonFiniteError
 
 STATISTICS = ("loss/policy", "loss/value", "opt/policy/entropy", "opt/ppo/approx_kl", "opt/ppo/clip_fraction")
 """What every gradient reports about its minibatch, in this order."""
@@ -49,18 +55,27 @@ class Coefficients:
 
 
 class Gatherer:
-    """Copies chosen rows of long columns into memory that is made once for the largest minibatch."""
+    """Shuffled minibatches on memory that is made once.
+
+    The small columns are gathered once an epoch and cut into views; observations, which may be images, a minibatch at a time.
+    """
 
     def __init__(self) -> None:
         self._memory: dict[str, np.ndarray] = {}
 
-    def take(self, columns: Minibatch, rows: np.ndarray) -> Minibatch:
-        """The minibatch of `rows`; its arrays are written over by the next call."""
-        return Minibatch(
-            *(self._gather(column.name, getattr(columns, column.name), rows) for column in fields(columns))
-        )
+    def minibatches(
+        self, columns: Minibatch, order: np.ndarray, bounds: list[int], *, standardize_each: bool
+    ) -> Iterator[Minibatch]:
+        """`columns` in the given order, cut at `bounds`; each minibatch is written over by the next."""
+        names = [column.name for column in fields(columns)][1:]
+        small = [self._gather(name, getattr(columns, name), order) for name in names]
+        if standardize_each:
+            standardize_parts(small[names.index("advantages")], bounds)
+        for start, stop in pairwise(bounds):
+            observations = self._gather("observations", columns.observations, order[start:stop])
+            yield Minibatch(observations, *(None if array is None else array[start:stop] for array in small))
 
-    def _gather(self, name: str, source: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    def _gather(self, name: str, source: Any, rows: np.ndarray) -> Any:
         if source is None:
             return None
         memory = self._memory.get(name)
@@ -70,9 +85,42 @@ class Gatherer:
         return np.take(source, rows, axis=0, out=memory[: len(rows)], mode="clip")
 
 
-def cut(rows: np.ndarray, batch_size: int, total: int) -> list[np.ndarray]:
-    """`rows` in ceil(total / batch_size) parts of nearly equal length, so that no minibatch of one is left over.
+def cut(rows: int, batch_size: int, total: int) -> list[int]:
+    """Bounds of ceil(total / batch_size) parts of `rows` of nearly equal length: no minibatch of one is left over.
 
-    `total` counts rows before invalid ones were dropped: every process of a distributed run then takes the same number of steps.
+    `total` counts rows before invalid ones were dropped: every process of a distributed run takes as many steps.
     """
-    return [part for part in np.array_split(rows, math.ceil(total / batch_size)) if len(part)]
+    parts = min(math.ceil(total / batch_size), rows)
+    return [rows * part // parts for part in range(parts + 1)] if rows else [0]
+
+
+class UpdateLog:
+    """Statistics and gradient norms of the minibatches of one update, read once at its end."""
+
+    def __init__(self, part_names: list[str]) -> None:
+        self.statistics: list[Any] = []
+        self.norms: list[Any] = []
+        self._norm_names = tuple(f"opt/grads/norm/{part}" for part in part_names)
+
+    def means(self, where: str) -> dict[str, float]:
+        """Mean of each column; a number that is not finite is an error that says which, in what minibatch of `where`."""
+        found: dict[str, float] = {}
+        for names, rows in ((STATISTICS, self.statistics), (self._norm_names, self.norms)):
+            table = _table(rows, len(names))
+            broken = np.argwhere(~np.isfinite(table))
+            if len(broken):
+                row, column = broken[0]
+                raise NonFiniteError(
+                    f"{names[column]} is {table[row, column]} in minibatch {row + 1} of {where}. "
+                    f"A lower policy_lr or max_grad_norm, normalize_obs or normalize_reward usually helps; "
+                    f"look at the environment's rewards and observations too."
+                )
+            found |= zip(names, table.mean(axis=0).tolist() if len(table) else [0.0] * len(names), strict=True)
+        return found
+
+
+def _table(rows: list[Any], width: int) -> np.ndarray:
+    """Rows of floats, arrays or tensors as one array [len(rows), width]."""
+    if rows and isinstance(rows[0], Tensor):
+        return torch.stack(rows).cpu().numpy()
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -93,8 +94,8 @@ def build_policy(
 ) -> nn.Module:
     """The policy network that the config's fields describe.
 
-    A `policy` that is none of ours is a module class registered by a plugin: it is made with (input_shape, distribution, **policy_kwargs), and its
-    forward gives the distribution's parameters [B, P] and the values [B].
+    A `policy` that is none of ours is a module class registered by a plugin: it is made with (input_shape,
+    distribution, **policy_kwargs), and its forward gives the distribution's parameters [B, P] and the values [B].
     """
     options = dict(policy_kwargs or {})
     if policy is not None and policy not in POLICIES:
@@ -127,7 +128,7 @@ def network_spec(
     policy_kwargs: Mapping[str, Any],
     is_image: bool,
 ) -> NetworkSpec:
-    """The network that the config's fields describe; the narrower field wins: model_id < hidden_dims, activation < policy_kwargs."""
+    """The network that the config's fields describe: policy_kwargs go before hidden_dims and activation, they before model_id."""
     if model_id is not None and model_id not in MODEL_IDS:
         raise ConfigError(
             f"model_id: unknown {model_id!r}. {did_you_mean(model_id, MODEL_IDS)} Known: {', '.join(MODEL_IDS)}."
@@ -174,8 +175,7 @@ class MLPTrunk(nn.Module):
         super().__init__()
         sizes = [input_size, *hidden_dims]
         self.layers = nn.ModuleList(
-            orthogonal(nn.Linear(inputs, outputs), math.sqrt(2))
-            for inputs, outputs in zip(sizes, sizes[1:], strict=False)
+            orthogonal(nn.Linear(inputs, outputs), math.sqrt(2)) for inputs, outputs in pairwise(sizes)
         )
         self.activation = ACTIVATIONS[activation]()
         self.output_size = sizes[-1]
@@ -264,7 +264,7 @@ class ActorCritic(nn.Module):
             self.actor_trunk = build_trunk(input_shape, spec)
             self.critic_trunk = build_trunk(input_shape, spec)
         width = self.trunks[0].output_size
-        # A small policy head makes the first policy near uniform: exploration does not depend on the draw of the weights.
+        # A small policy head makes the first policy near uniform: exploration does not hang on the draw of the weights.
         self.actor_head = orthogonal(nn.Linear(width, distribution.head_size), 0.01)
         self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
         free = torch.full((distribution.free_size,), float(spec.log_std_init))
@@ -286,7 +286,7 @@ class ActorCritic(nn.Module):
     def parameter_order(self) -> list[str]:
         """Parameter names for one flat vector: trunks first with equal layers of both side by side, then the heads.
 
-        Side by side, layer l of two trunks is one [2, out, in] array, and both trunks go through each matrix product in one call.
+        Side by side, layer l of two trunks is one [2, out, in] array: both go through each matrix product in one call.
         """
         names = [name for name, _ in self.named_parameters()]
         if self.spec.shared_trunk:

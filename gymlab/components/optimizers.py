@@ -36,13 +36,14 @@ def make_optimizer(name: str, parameters: list[nn.Parameter], lr: float) -> torc
 class FlatOptimizer:
     """Clips the gradient of a flat vector and steps a torch optimizer on it.
 
-    Adam and AdamW are stepped by the kernel behind `optimizer.step()` with the optimizer's own state: the same numbers and the same checkpoints
-    at a fifth of the time, which for small networks is mostly bookkeeping.
+    Adam and AdamW are stepped by the kernel behind `optimizer.step()` with the optimizer's own state: the same numbers
+    and the same checkpoints at a fifth of the time, which for small networks is mostly bookkeeping.
     """
 
     def __init__(self, flat: FlatParameters, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
         self._parameter = flat.parameter
+        self._data = flat.parameter.detach()
         self._gradient = flat.gradient
         parts = flat.parts()
         self.part_names = list(parts)
@@ -68,7 +69,7 @@ class FlatOptimizer:
             group["lr"] = lr
 
     def clip(self, max_norm: float | None) -> list[float] | Tensor:
-        """Scale the gradient to a norm of at most `max_norm`; the norms of its parts before that, in the order of `part_names`."""
+        """Scale the gradient to a norm of at most `max_norm`; gives the norms of `part_names` before that."""
         if self._flat_numpy is None:
             norms = torch.stack([torch.linalg.vector_norm(part) for part in self._parts_torch])
             if max_norm is not None:
@@ -87,22 +88,21 @@ class FlatOptimizer:
             return
         group = self.optimizer.param_groups[0]
         beta1, beta2 = group["betas"]
-        with torch.no_grad():
-            state["step"] += 1
-            self._kernel(
-                [self._parameter],
-                [self._gradient],
-                [state["exp_avg"]],
-                [state["exp_avg_sq"]],
-                [],
-                [state["step"]],
-                lr=group["lr"],
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-                grad_scale=None,
-                found_inf=None,
-            )
+        state["step"].add_(1)
+        self._kernel(
+            [self._data],
+            [self._gradient],
+            [state["exp_avg"]],
+            [state["exp_avg_sq"]],
+            [],
+            [state["step"]],
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            grad_scale=None,
+            found_inf=None,
+        )

@@ -2,12 +2,15 @@
 
       obs[t] --action[t]--> reward[t], terminated[t], truncated[t], next_values[t] = V(the true next observation)
 
-`next_values[t]` is V(obs[t+1]) inside an episode, V(final observation) where one was truncated, V(the observation after the last row) on the last
-row, and anything at all where one terminated. `ended = terminated | truncated` cuts the recursion, so nothing leaks from one episode to another
-and dead rows of next-step autoreset (always behind an ended row) reach no other row.
+`next_values[t]` is V(obs[t+1]) inside an episode, V(final observation) where one was truncated, V(the observation after
+the last row) on the last row, and anything at all where one terminated. `ended = terminated | truncated` cuts the
+recursion, so nothing leaks from one episode to another and dead rows of next-step autoreset (always behind an ended
+row) reach no other row.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +18,8 @@ import numpy as np
 def discounted_scan(rewards: np.ndarray, decay: np.ndarray) -> np.ndarray:
     """x[t] = rewards[t] + decay[t] * x[t+1] backwards over axis 0, with x = 0 after the last row.
 
-    Doubling instead of a loop over time: after k passes x[t] holds the terms t .. t + 2**k - 1, so that 128 rows take 7 passes over whole arrays.
+    Doubling instead of a loop over time: after k passes x[t] holds the terms t .. t + 2**k - 1, so that 128 rows take
+    7 passes over whole arrays.
     """
     total = rewards.copy()
     reach = decay.copy()
@@ -36,7 +40,7 @@ def gae(
     gamma: float,
     lam: float,
 ) -> np.ndarray:
-    """Generalised advantage estimates [T, N] (Schulman et al. 2016, eq. 16); value targets are the estimates + values."""
+    """Generalised advantage estimates [T, N] (Schulman et al. 2016, eq. 16); they + values are the value targets."""
     _check_shapes(rewards, values, next_values, terminated, truncated)
     delta = rewards + _discount(gamma, terminated) * next_values - values
     return discounted_scan(delta, _discount(gamma * lam, terminated | truncated))
@@ -47,7 +51,8 @@ def reward_to_go(
 ) -> np.ndarray:
     """Discounted return from each row to its episode's end [T, N].
 
-    An episode cut short, by truncation or by the end of the rollout, goes on with `next_values` at the cut: give zeros to count rewards alone.
+    An episode cut short, by truncation or by the end of the rollout, goes on with `next_values` at the cut: give zeros
+    to count rewards alone.
     """
     _check_shapes(rewards, next_values, terminated, truncated)
     cut = truncated & ~terminated
@@ -66,17 +71,29 @@ def episode_return(returns_to_go: np.ndarray, ended: np.ndarray) -> np.ndarray:
     return np.take_along_axis(returns_to_go, first_row, axis=0)
 
 
-def standardize(x: np.ndarray, epsilon: float = 1e-8) -> np.ndarray:
-    """`x` in place with mean 0 and (unbiased) standard deviation 1; a single number has no deviation and stays as it is."""
-    if x.size > 1:
-        x -= x.mean()
-        flat = x.ravel()
-        x /= np.sqrt(flat @ flat / (x.size - 1)) + x.dtype.type(epsilon)
+def standardize(x: np.ndarray) -> np.ndarray:
+    """`x` in place with mean 0 and (unbiased) standard deviation 1; a single number stays as it is."""
+    standardize_parts(x.reshape(-1), [0, x.size])
+    return x
+
+
+def standardize_parts(x: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
+    """Each part x[bounds[i]:bounds[i+1]] in place with mean 0 and (unbiased) deviation 1; no part may be empty.
+
+    A part of a single number has no deviation and stays as it is.
+    """
+    starts, counts = np.array(bounds[:-1], np.intp), np.diff(bounds)
+    several = counts > 1
+    means = np.where(several, np.add.reduceat(x, starts) / counts, 0).astype(x.dtype)
+    x -= np.repeat(means, counts)
+    squares = np.add.reduceat(x * x, starts)
+    deviations = np.where(several, np.sqrt(squares / np.maximum(counts - 1, 1)) + 1e-8, 1).astype(x.dtype)
+    x /= np.repeat(deviations, counts)
     return x
 
 
 def explained_variance(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """1 - Var(targets - predictions) / Var(targets): 1 is perfect, 0 no better than the mean; NaN when targets are constant."""
+    """1 - Var(targets - predictions) / Var(targets): 1 is perfect, 0 as good as the mean; NaN for constant targets."""
     variance = float(np.var(targets))
     return float("nan") if variance == 0 else 1.0 - float(np.var(targets - predictions)) / variance
 

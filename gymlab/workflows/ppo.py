@@ -19,7 +19,8 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from gymlab.buffers.rollout import Rollout, RolloutBuffer, RolloutStorage
+from gymlab.buffers.collector import RolloutCollector
+from gymlab.buffers.rollout import Rollout, RolloutBuffer
 from gymlab.components.analytic import AnalyticGradient, StackedMLP
 from gymlab.components.autograd import AutogradGradient, TorchPolicy
 from gymlab.components.distributions import distribution_for
@@ -202,7 +203,6 @@ class PPO(Workflow):
 
     def _prepare_training(self, network: Any) -> None:
         context, config = self.context, self.config
-        num_envs = context.train_environment.num_envs
         factory = context.optimizers.get("policy")
         parameters = [self.flat.parameter]
         lr = self.hyperparameters.policy_lr
@@ -219,14 +219,19 @@ class PPO(Workflow):
                 network = fabric.setup_module(network)
             compiled = self.update_backend == "compile"
             self.gradient = AutogradGradient(network, self.flat, self._loss, fabric=fabric, compiled=compiled)
-        observation = (self.encoder.output_shape, np.dtype(np.uint8 if self.encoder.is_image else np.float32))
-        action = (self.distribution.action_shape, self.distribution.action_dtype)
-        self.storage = RolloutStorage(config.n_steps, num_envs, observation, action, self.distribution.parameter_size)
-        self.gatherer = Gatherer()
-        self.reward_normalizer = (
-            RewardNormalizer(self.hyperparameters.gamma, num_envs) if config.normalize_reward else None
+        environment = context.train_environment
+        self.collector = RolloutCollector(
+            environment,
+            self.encoder,
+            self.distribution,
+            self.policy,
+            self.generators["collect"],
+            steps=config.n_steps,
+            reward_normalizer=(
+                RewardNormalizer(self.hyperparameters.gamma, environment.num_envs) if config.normalize_reward else None
+            ),
         )
-        self.environment_started = False
+        self.gatherer = Gatherer()
 
     def default_buffers(self) -> dict[str, Any]:
         """The rollout's buffer; it keeps older rollouts when they are learned from again."""
@@ -256,80 +261,12 @@ class PPO(Workflow):
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """One rollout with the current policy: n_steps in each environment, fewer where the budget ends before."""
-        environment, distribution, storage = self.context.train_environment, self.distribution, self.storage
-        if not self.environment_started:
-            environment.reset()
-            self.environment_started = True
-        num_envs = environment.num_envs
         length = self.config.n_steps
         if phase.remaining_env_steps is not None:
-            length = max(1, min(length, phase.remaining_env_steps // num_envs))
-        noise = distribution.noise(self.generators["collect"], (length, num_envs))
-        cut_rows, cut_observations, episodes = [], [], []
-        has_dead_rows = False
-        observation, action_mask = environment.observation, environment.action_mask
-        for t in range(length):
-            storage.observations[t] = x = self.encoder.encode(observation, update=True)
-            if self.policy.collects_values:
-                parameters, storage.values[t] = self.policy(x)
-            else:
-                parameters = self.policy.actor(x)
-            if action_mask is not None:
-                parameters = distribution.mask(parameters, action_mask)
-                storage.masks(action_mask)[t] = action_mask
-            storage.parameters[t] = parameters
-            storage.actions[t] = actions = distribution.sample(parameters, noise[t])
-            step = environment.step(distribution.to_environment(actions))
-            storage.rewards[t] = step.reward
-            storage.terminated[t] = step.terminated
-            storage.truncated[t] = step.truncated
-            if step.valid is not None:
-                has_dead_rows = True
-                storage.valid[t] = step.valid
-            if step.final_observation is not None and step.truncated.any():
-                ended = np.flatnonzero(step.truncated)
-                cut_rows.append(t * num_envs + ended)
-                cut_observations.append(self.encoder.encode(step.final_observation[ended], update=False))
-            episodes += step.episodes
-            observation, action_mask = step.observation, step.action_mask
-        # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
-        unfinished = np.flatnonzero(~storage.truncated[length - 1])
-        cut_rows.append((length - 1) * num_envs + unfinished)
-        cut_observations.append(self.encoder.encode(observation[unfinished], update=False))
-        rollout = self._close_rollout(length, np.concatenate(cut_rows), np.concatenate(cut_observations), has_dead_rows)
+            length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
+        rollout, episodes = self.collector.collect(length)
         env_steps = rollout.size if rollout.valid is None else int(rollout.valid.sum())
         return CollectResult(env_steps=env_steps, vec_steps=length, trajectory=rollout, episodes=tuple(episodes))
-
-    def _close_rollout(
-        self, length: int, cut_rows: np.ndarray, cut_observations: np.ndarray, has_dead_rows: bool
-    ) -> Rollout:
-        """What needs no step of the environment, for all rows at once: values, log-probs, normalised rewards."""
-        storage = self.storage
-        rows = length * storage.rewards.shape[1]
-        flat = {name: getattr(storage, name)[:length].reshape(rows, -1) for name in ("parameters", "observations")}
-        valid = storage.valid[:length] if has_dead_rows else None
-        if not self.policy.collects_values:
-            storage.values[:length] = self.policy.critic(flat["observations"]).reshape(length, -1)
-        actions = storage.actions[:length].reshape(rows, *storage.actions.shape[2:])
-        rewards = storage.rewards[:length]
-        if self.reward_normalizer is not None:
-            ended = storage.terminated[:length] | storage.truncated[:length]
-            for t in range(length):
-                rewards[t] = self.reward_normalizer(rewards[t], ended[t], None if valid is None else valid[t])
-        return Rollout(
-            observations=storage.observations[:length],
-            actions=storage.actions[:length],
-            log_probs=self.distribution.log_prob(flat["parameters"], actions).reshape(length, -1),
-            values=storage.values[:length],
-            bootstrap_values=self.policy.critic(cut_observations) if len(cut_rows) else np.empty(0, np.float32),
-            rewards=rewards,
-            terminated=storage.terminated[:length],
-            truncated=storage.truncated[:length],
-            bootstrap_observations=cut_observations,
-            bootstrap_rows=cut_rows,
-            valid=valid,
-            action_masks=None if storage.action_masks is None else storage.action_masks[:length],
-        )
 
     def update_controller(self, batch: list[Rollout], phase: PhaseView) -> UpdateResult:
         """n_epochs over the newest rollout, then replay_ratio passes over stored ones."""
@@ -475,24 +412,17 @@ class PPO(Workflow):
         return loss, statistics
 
     def get_state(self) -> dict[str, Any]:
-        """Random generators and what the reward normaliser knows."""
-        state: dict[str, Any] = {
-            "generators": {name: generator.bit_generator.state for name, generator in self.generators.items()}
-        }
-        if self.context.train_environment is not None:
-            state["environment_started"] = self.environment_started
-            if self.reward_normalizer is not None:
-                state["reward_normalizer"] = self.reward_normalizer.get_state()
-        return state
+        """Random generators and what the collector knows."""
+        generators = {name: generator.bit_generator.state for name, generator in self.generators.items()}
+        training = self.context.train_environment is not None
+        return {"generators": generators, "collector": self.collector.get_state() if training else None}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` gave; the environment gives back its own newest observation."""
+        """Take back what `get_state` gave."""
         for name, generator_state in state["generators"].items():
             self.generators[name].bit_generator.state = generator_state
-        if self.context.train_environment is not None:
-            self.environment_started = state["environment_started"]
-            if self.reward_normalizer is not None:
-                self.reward_normalizer.set_state(state["reward_normalizer"])
+        if self.context.train_environment is not None and state["collector"] is not None:
+            self.collector.set_state(state["collector"])
 
     def describe(self) -> dict[str, Any]:
         """Derived numbers: parameters, rollout, minibatches, updates per step, memory."""
@@ -512,11 +442,10 @@ class PPO(Workflow):
             "update_backend": self.update_backend,
         }
         if self.context.train_environment is not None:
-            numbers["rollout_memory_bytes"] = self.storage.nbytes
+            memory = self.collector.storage.nbytes
+            numbers["rollout_memory_bytes"] = memory
             if config.replay_ratio:
-                numbers["replay_memory_bytes"] = self.storage.nbytes * max(
-                    1, config.replay_buffer_size // config.rollout_size
-                )
+                numbers["replay_memory_bytes"] = memory * max(1, config.replay_buffer_size // config.rollout_size)
         return numbers
 
 

@@ -10,6 +10,7 @@ from gymlab.components.returns import (
     gae,
     reward_to_go,
     standardize,
+    standardize_parts,
 )
 
 
@@ -72,7 +73,7 @@ def test_truncation_bootstraps_and_termination_does_not():
 
 
 def test_one_of_each_ending_in_six_steps():
-    """A3: row 1 terminates, row 3 is truncated with V(final) = 10, the rollout ends inside the third episode with V = 4."""
+    """A3: row 1 terminates, row 3 is truncated with V(final) = 10, the rollout ends in the third episode with V = 4."""
     zeros = np.zeros((6, 1), np.float32)
     next_values = column(0, 99, 0, 10, 0, 4)
     advantages = gae(column(1, 2, 3, 4, 5, 6), zeros, next_values, flags(6, 1), flags(6, 3), 0.5, 1.0)
@@ -132,7 +133,7 @@ def test_dead_rows_reach_no_other_row(seed, length):
 
 
 def test_scaling_and_shifting():
-    """Advantages are linear in reward and value; a constant added to V of an undiscounted, unfinished problem cancels."""
+    """Advantages are linear in reward and value; a constant added to V of an undiscounted problem cancels."""
     scaled = gae(3 * REWARDS, 3 * VALUES, 3 * NEXT_VALUES, flags(3), flags(3), 0.9, 0.9)
     plain = gae(REWARDS, VALUES, NEXT_VALUES, flags(3), flags(3), 0.9, 0.9)
     np.testing.assert_allclose(standardize(scaled), standardize(plain), rtol=1e-5)
@@ -168,6 +169,14 @@ def test_explained_variance():
 def test_standardize_leaves_a_single_number():
     np.testing.assert_array_equal(standardize(np.array([3.0], np.float32)), [3.0])
     np.testing.assert_allclose(standardize(np.array([1.0, 3.0], np.float32)), [-0.70710677, 0.70710677], rtol=1e-6)
+
+
+def test_standardize_parts_equals_each_part_alone():
+    x = np.random.default_rng(0).normal(size=11).astype(np.float32)
+    expected = x.copy()
+    for part in (expected[0:4], expected[5:11]):
+        part[:] = (part - part.mean()) / part.std(ddof=1)
+    np.testing.assert_allclose(standardize_parts(x, [0, 4, 5, 11]), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_shapes_that_would_broadcast_are_refused():

@@ -9,7 +9,7 @@ import torch
 
 from gymlab.config import budget_of, dump
 from gymlab.config.schema import Config, Schedule
-from gymlab.config.validation import default_of
+from gymlab.config.field_types import default_of
 from gymlab.engine.setup import prepare
 from gymlab.engine.train import return_threshold
 from gymlab.metrics.table import History

@@ -59,8 +59,9 @@ def _resolve_batch(tree: Located, schema: type[BaseModel], place: str, notices: 
     rollout = n_envs * n_steps
     if batch <= 1:
         batch = max(1, math.floor(rollout * batch))
-    elif isinstance(batch, float):
+    elif not float(batch).is_integer():
         return
+    batch = int(batch)
     if rollout % batch:
         divisors = divisors_of(rollout)
         if not fit_batch and "batch_size" in tree:

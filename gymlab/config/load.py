@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,11 +126,20 @@ def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[st
     environment, colon, variant = name.rpartition(":")
     if not colon:
         raise _incomplete(name, library)
-    for candidate in dict.fromkeys((environment, current_id(environment)[0])):
+    for candidate in _current(environment, library.notices):
         section = library.find(candidate, variant)
         if section is not None:
             return section
     raise _unknown(environment, variant, library, algorithms)
+
+
+def _current(environment: str, notices: list[str]) -> Iterator[str]:
+    """A name as it was given, then, with a notice, the one that Gymnasium has put in its place."""
+    yield environment
+    newest, notice = current_id(environment)
+    if notice is not None:
+        notices.append(notice)
+        yield newest
 
 
 def _section_of_path(path: Path, algo: str | None, library: Library) -> Section:
@@ -148,7 +157,7 @@ def _section_with_algorithm(name: str, algo: str, library: Library, algorithms: 
     """`Acrobot-v1 --algo ppo`: the variant of that name, else the file's base, else nothing but the id."""
     if algo not in algorithms:
         raise ConfigError(f"Unknown algorithm {algo!r}. {hint(algo, algorithms)}Known: {', '.join(algorithms)}.")
-    for candidate in dict.fromkeys((name, current_id(name)[0])):
+    for candidate in _current(name, library.notices):
         section = library.find(candidate, algo)
         if section is not None:
             return section

@@ -129,6 +129,8 @@ class ConsoleSink(Sink):
         if self._live is None:
             self._live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
             self._live.start()
+            # rich hides the cursor; a process that is killed could not bring it back.
+            self.console.show_cursor(True)
         self._take_in()
         self._live.update(self._frame(), refresh=True)
         finished = self._clock()

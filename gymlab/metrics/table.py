@@ -181,15 +181,15 @@ class MetricsTable:
             return [Segment(_fit(entry.strip(), width), _HEADER)]
         style = self.styles[entry]
         history = self.histories[entry]
-        name_width = min(28, max(20, width // 2 - 6))
         value_width = 10
+        name_width = min(28, max(20, width // 2 - 6), max(0, width - value_width - 3))
         spark_width = max(0, width - name_width - value_width - 3)
         name = entry[len(namespace(entry)) + 1 :] or entry
         mark, value_style = self._mark(history, style, ASCII_IMPROVED if ascii_only else IMPROVED)
         sparkline = history.sparkline(spark_width, ASCII_BLOCKS if ascii_only else BLOCKS)
         return [
             Segment(" " + _fit_tail(name, name_width - 1), _NAME_BOLD if style.bold else _NAME),
-            Segment(format_value(history.latest, style).rjust(value_width)[:value_width], value_style),
+            Segment(_fit_value(history.latest, style, value_width), value_style),
             Segment(f" {mark} ", value_style),
             Segment(sparkline.ljust(spark_width), _SPARK),
         ]
@@ -221,6 +221,12 @@ def _arrange(sections: Mapping[str, list[str]], places: Sequence[int]) -> list[l
 
 def _fit(text: str, width: int) -> str:
     return text[:width].ljust(width)
+
+
+def _fit_value(value: float, style: MetricStyle, width: int) -> str:
+    """A value in its width; never cut, since half a number is a wrong one."""
+    text = format_value(value, style)
+    return (text if len(text) <= width else f"{value:.3e}").rjust(width)
 
 
 def _fit_tail(name: str, width: int) -> str:

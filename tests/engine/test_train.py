@@ -156,12 +156,14 @@ import numpy as np
 class Bad(gym.Env):
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
-    steps = 0
+    total = 0
     def reset(self, *, seed=None, options=None):
+        self.steps = 0
         return np.zeros(2, np.float32), {}
     def step(self, action):
-        Bad.steps += 1
-        return np.zeros(2, np.float32), float("nan") if Bad.steps > 1500 else 1.0, Bad.steps % 10 == 0, False, {}
+        self.steps += 1
+        Bad.total += 1
+        return np.zeros(2, np.float32), float("nan") if Bad.total > 1500 else 1.0, self.steps == 10, False, {}
 
 gym.register("Bad-v0", Bad)
 """

@@ -60,8 +60,10 @@ class StandardFamily(Family):
         """The environment without Gymnasium's checks, order enforcement and time limit: the vector env does these."""
         spec = copy.deepcopy(gym.spec(env_id))
         spec.order_enforce = False
+        # An environment that cannot render need not know the word.
+        rendering = {} if render_mode is None else {"render_mode": render_mode}
         try:
-            return gym.make(spec, max_episode_steps=-1, disable_env_checker=True, render_mode=render_mode, **env_kwargs)
+            return gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise missing_package(env_id, spec, error) from error
         except TypeError as error:

@@ -43,12 +43,16 @@ class Rate:
         return self.env_steps / self.cpu
 
 
+def warmup_marks(count: int) -> int:
+    """How many of `count` marks are warm-up."""
+    return max(WARMUP_MARKS, math.ceil(count * WARMUP_FRACTION))
+
+
 def rate_of(marks: Sequence[Mark]) -> Rate:
     """The rate between the end of the warm-up and the last mark."""
     if len(marks) < 2:
         raise ValueError(f"A rate needs at least two marks, got {len(marks)}: train for more cycles.")
-    skipped = max(WARMUP_MARKS, math.ceil(len(marks) * WARMUP_FRACTION))
-    first = marks[min(skipped, len(marks) - 2)]
+    first = marks[min(warmup_marks(len(marks)), len(marks) - 2)]
     last = marks[-1]
     return Rate(last.env_steps - first.env_steps, last.wall - first.wall, last.cpu - first.cpu)
 

@@ -20,7 +20,7 @@ class Plan:
 
     settings: Sequence[Setting] = tuple(SETTINGS.values())
     peers: Sequence[str] = ("stable-baselines3",)
-    backends: Sequence[str] = ("eager", "compile", "analytic")
+    backends: Sequence[str] = ("eager", "compile")
     """Values of gymlab's `update_backend` that are measured beside its default."""
     repeats: int = 5
     seconds: float = 6.0

@@ -203,6 +203,11 @@ def scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
+def percent(value: float | None) -> str:
+    """A share: 85%."""
+    return "–" if value is None else f"{value:.0%}"
+
+
 def times(value: float | None) -> str:
     """A ratio: 2.53x."""
     return "–" if value is None else f"{value:.2f}x"

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 
 import gymlab
-from gymlab.bench.parts import median_seconds, random_actions
+from gymlab.bench.parts import mean_seconds, random_actions
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import make_vector
 
@@ -36,6 +36,6 @@ def time_steps(env_id: str, num_envs: int, backend: str, seed: int, seconds: flo
         for action in actions:
             environment.step(action)
 
-    rate = num_envs * VEC_STEPS / median_seconds(step, seconds)
+    rate = num_envs * VEC_STEPS / mean_seconds(step, seconds).wall
     environment.close()
     return {"steps_per_second": rate}

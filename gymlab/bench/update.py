@@ -51,7 +51,9 @@ def measure(plan: Plan) -> Section:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--backends", type=comma_list, default=list(Plan().backends), help="by comma; the first is 1x")
+    parser.add_argument(
+        "--backends", type=comma_list, default=["eager", "compile", "analytic"], help="by comma; the first is 1x"
+    )
     parser.add_argument("--setting", action="append", choices=list(SETTINGS), help="only this setting; may be repeated")
     parser.add_argument("--repeats", type=int, default=3, help="interleaved repeats")
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of training in a repeat")

@@ -77,11 +77,11 @@ def test_the_share_on_a_busy_machine_is_of_the_librarys_own_one_thread(monkeypat
 
 
 def test_the_bound_is_reported_per_setting():
-    answer = dict.fromkeys(bound.KEYS, 0.002) | {"share": 0.85, "bound_steps_per_second": 40_000.0}
+    answer = dict.fromkeys(bound.KEYS, 0.002) | {"share": 0.85, "cpu_share": 0.9, "bound_steps_per_second": 40_000.0}
     section = bound.measure(Plan(repeats=2, worker=lambda job, timeout: answer))
     assert [check.value for check in section.checks] == [0.85] * 3
     assert all(check.met for check in section.checks)
-    assert section.tables[0].rows[0][1:] == ["2", "2", "2", "40,000", "0.002", "85%"]
+    assert section.tables[0].rows[0][1:] == ["2", "2", "2", "40,000", "0.002", "85%", "90%"]
 
 
 def test_time_to_threshold_is_a_ratio_of_medians_on_the_same_seeds():

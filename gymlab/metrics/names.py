@@ -33,7 +33,6 @@ EVAL_SECONDS = "sys/time/eval"
 """Seconds the epoch's evaluation took."""
 STEPS_PER_SECOND = "sys/speed/env_steps"
 """Environment steps per wall second."""
-UPDATES_PER_SECOND = "sys/speed/updates"
 MEMORY_MB = "sys/memory/rss_mb"
 
 
@@ -78,11 +77,6 @@ def episode_return(purpose: str, statistic: str = "mean") -> str:
     return prefixed(purpose, f"roll/ep_rew/{statistic}")
 
 
-def episode_shaped_return(purpose: str, statistic: str = "mean") -> str:
-    """Return of episodes on the reward that the agent was shown (after shaping)."""
-    return prefixed(purpose, f"roll/ep_shaped_rew/{statistic}")
-
-
 def episode_length(purpose: str, statistic: str = "mean") -> str:
     """Length of episodes in environment steps."""
     return prefixed(purpose, f"roll/ep_len/{statistic}")
@@ -91,16 +85,6 @@ def episode_length(purpose: str, statistic: str = "mean") -> str:
 def episode_count(purpose: str) -> str:
     """How many episodes the statistics beside it are taken over."""
     return prefixed(purpose, "roll/episodes")
-
-
-def loss(part: str, purpose: str = "train") -> str:
-    """A loss term, e.g. `policy`, `value`, `entropy`, `total`."""
-    return prefixed(purpose, f"loss/{part}")
-
-
-def gradient_norm(part: str) -> str:
-    """Norm of a part's gradients before clipping."""
-    return prefixed("train", f"opt/grads/norm/{part}")
 
 
 def hyperparameter(name: str) -> str:

@@ -33,6 +33,7 @@ class ReportData:
     updates: int
     episodes: int
     wall_seconds: float
+    """Seconds of training."""
     command: str
     """The command that repeats the run."""
     threshold: float | None = None
@@ -67,7 +68,7 @@ class ReportData:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps per second of wall time, evaluation and checkpoints included."""
+        """Environment steps per second of `wall_seconds`."""
         return self.env_steps / self.wall_seconds if self.wall_seconds > 0 else 0.0
 
 
@@ -109,7 +110,7 @@ def render_report(summary: ReportData) -> str:
     if summary.notices:
         lines += ["", "## Notices", "", *(f"- {notice}" for notice in summary.notices)]
     if summary.versions:
-        listed = ", ".join(f"{name} {version}" for name, version in summary.versions.items())
+        listed = ", ".join(f"{name} {version}" for name, version in summary.versions.items() if name != "commit")
         lines += ["", "## Made with", "", listed]
     return redact_text("\n".join(lines) + "\n")
 
@@ -163,9 +164,7 @@ def report_panel(summary: ReportData) -> Panel:
     grid.add_row("return", Text(interval, style="bold"))
     grid.add_row("env steps", f"{summary.env_steps:,}")
     grid.add_row("time", _time_text(summary))
-    places = [("run", summary.run_directory), ("best", summary.best_checkpoint), ("last", summary.last_checkpoint)]
-    places += [("video", summary.video), ("report", summary.report), ("repeat", summary.command)]
-    for name, value in places:
+    for name, value in _places(summary):
         if value:
             grid.add_row(name, Text(redact_text(value)))
     for notice in summary.notices:
@@ -174,6 +173,17 @@ def report_panel(summary: ReportData) -> Panel:
     if not summary.status.startswith("finished"):
         title.append(f"  {summary.status}", style="bold red")
     return Panel(grid, title=title, title_align="left", border_style=colour, expand=False)
+
+
+def _places(summary: ReportData) -> list[tuple[str, str | None]]:
+    """Where things are; checkpoints are named from the run's directory, which stands above them."""
+    best, last = (
+        path and path.removeprefix(f"{summary.run_directory}/")
+        for path in (summary.best_checkpoint, summary.last_checkpoint)
+    )
+    checkpoints = [("best, last", best)] if best == last else [("best", best), ("last", last)]
+    ends = [("video", summary.video), ("report", summary.report), ("repeat", summary.command)]
+    return [("run", summary.run_directory), *checkpoints, *ends]
 
 
 def results_table(runs: Sequence[RunResult]) -> str:

@@ -23,7 +23,6 @@ def test_canonical_names_are_those_of_the_design():
     assert names.episode_return("train") == "train/roll/ep_rew/mean"
     assert names.episode_return("val", "best") == "val/roll/ep_rew/best"
     assert names.episode_length("val") == "val/roll/ep_len/mean"
-    assert names.gradient_norm("actor") == "train/opt/grads/norm/actor"
     assert names.hyperparameter("policy_lr") == "train/policy_lr"
 
 

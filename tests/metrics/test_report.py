@@ -91,6 +91,13 @@ def test_the_panel_has_the_result_and_where_things_are():
     assert "stopped by SIGINT" in panel_text(replace(DATA, status="stopped by SIGINT"))
 
 
+def test_checkpoints_are_named_from_the_run_directory_and_once_when_they_are_one():
+    text = panel_text(replace(DATA, best_checkpoint="runs/cartpole-ppo-0/checkpoints/epoch=0009.ckpt"))
+    assert " best       checkpoints/epoch=0009.ckpt " in text
+    assert " last       checkpoints/last.ckpt " in text
+    assert "best, last  a.ckpt" in panel_text(replace(DATA, best_checkpoint="a.ckpt", last_checkpoint="a.ckpt"))
+
+
 def test_brackets_in_paths_are_not_markup():
     assert "runs/[bold]x" in panel_text(replace(DATA, run_directory="runs/[bold]x"))
 

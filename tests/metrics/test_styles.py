@@ -19,7 +19,7 @@ def test_the_shipped_file_loads_and_describes_what_ppo_logs():
         "train/roll/ep_rew/best",
         "train/roll/ep_len/mean",
         "train/loss/policy",
-        "train/opt/ppo/kl",
+        "train/opt/ppo/approx_kl",
         "train/opt/grads/norm/actor",
         "train/policy_lr",
         "train/cnt/updates",

@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 class Evaluation(Callback):
     """Evaluates on multiples of the cadence once the warm-up is over; the same episodes each time, so that evaluations compare."""
 
-    def __init__(self, every_epochs: int, warmup_epochs: float) -> None:
+    def __init__(self, every_epochs: int, warmup_epochs: int) -> None:
         self.every_epochs = every_epochs
         self.warmup_epochs = warmup_epochs
 
-    def is_due(self, epoch: int, progress: float) -> bool:
-        """Warm-up 50, every 15: first at epoch 60. A warm-up below 1 is a fraction of the run."""
-        warming_up = progress <= self.warmup_epochs if 0 < self.warmup_epochs < 1 else epoch <= self.warmup_epochs
-        return not warming_up and epoch % self.every_epochs == 0
+    def is_due(self, epoch: int) -> bool:
+        """Warm-up 50, every 15: first at epoch 60."""
+        return epoch > self.warmup_epochs and epoch % self.every_epochs == 0
 
     def on_epoch_end(self, loop: Orchestrator) -> None:
         """Evaluate if it is time."""
-        if self.is_due(loop.counters.epoch, loop.scheduler.progress):
+        if self.is_due(loop.counters.epoch):
             loop.evaluate()

@@ -1,0 +1,61 @@
+"""Rewrite what is generated in README.md and docs/: the table of results, the picture of a trained agent, the reference of settings."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from gymlab.config import describe_fields
+from gymlab.config.schema import Config
+from gymlab.engine.workflow import find_workflow, workflow_names
+from gymlab.metrics.video import to_gif
+
+ROOT = Path(__file__).parents[1]
+SHOWN_RUN = ROOT / "runs" / "verify" / "cartpole-v1-ppo-s0"
+
+
+def main() -> int:
+    """Write every generated part; what cannot be made yet (no verified run) is said and left as it is."""
+    write_reference()
+    table = re.search(r"^\| experiment.*?(?=\n\n)", (ROOT / "docs" / "results.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert table is not None, "docs/results.md holds no table; run `make verify` first"
+    fill(ROOT / "README.md", "results", table[0])
+    video = SHOWN_RUN / "videos" / "final.mp4"
+    if video.exists():
+        to_gif(video, ROOT / "docs" / "images" / "cartpole.gif", width=300)
+    else:
+        print(f"{video} is not there: the picture stays as it is; `make verify` trains it")
+    return 0
+
+
+def fill(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the page's two markers."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    content = page.read_text()
+    assert begin in content and end in content, f"{page} has no markers {begin} ... {end}"
+    head, rest = content.split(begin, 1)
+    page.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}")
+
+
+def write_reference() -> None:
+    """docs/reference.md: every setting with its type, default and meaning, from the docstrings of the config classes."""
+    lines = ["# Settings", "", "Written by `make docs` from the config classes.", "", "## Every experiment", "", *rows(Config)]
+    for name in workflow_names():
+        schema = find_workflow(name).Config
+        lines += ["", f"## {name}", "", *rows(schema, without=set(Config.model_fields))]
+    (ROOT / "docs" / "reference.md").write_text("\n".join(lines) + "\n")
+
+
+def rows(schema: type[Config], without: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """A table of the schema's own fields."""
+    found = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    for field in describe_fields(schema):
+        if field.name not in without:
+            cells = (f"`{field.name}`", field.type, "required" if field.required else f"`{field.default}`", field.description)
+            found.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -55,24 +55,31 @@ class PixelObservationWrapper(gym.Wrapper):
 
 
 class AreaResize:
-    """Resizes images so that each new pixel is the mean of the area it covers.
+    """Resizes a plane so that each new pixel is the mean of the area it covers.
 
-    Each axis is a sparse matrix with at most ceil(scale) + 1 entries a row, applied entry by entry: a few products of
-    whole rows instead of a dense matrix.
+    Rows have few old pixels under each new one, so they are summed entry by entry; what is left is small enough for a
+    plain matrix product over the columns.
     """
 
     def __init__(self, height: int, width: int, new_height: int, new_width: int) -> None:
-        self._rows = _coverage(height, new_height)
-        self._columns = _coverage(width, new_width)
-        self._same_height = height == new_height
-        self._same_width = width == new_width
+        self._rows, weights = _coverage(height, new_height)
+        self._row_weights = weights[:, :, None]
+        indices, column_weights = _coverage(width, new_width)
+        self._columns = np.zeros((width, new_width), dtype=np.float32)
+        for index, weight in zip(indices, column_weights, strict=True):
+            np.add.at(self._columns, (index, np.arange(new_width)), weight)
+        self._sum = np.empty((new_height, width), dtype=np.float32)
+        self._term = np.empty((new_height, width), dtype=np.float32)
 
-    def __call__(self, image: np.ndarray) -> np.ndarray:
-        """[H, W, C] in any number type -> [new H, new W, C] float32, not rounded."""
-        tall = image.astype(np.float32) if self._same_height else _weighted(image, *self._rows)
-        if self._same_width:
-            return tall
-        return _weighted(tall.transpose(1, 0, 2), *self._columns).transpose(1, 0, 2)
+    def __call__(self, plane: np.ndarray) -> np.ndarray:
+        """[H, W] float32 -> [new H, new W] float32, not rounded."""
+        total, term = self._sum, self._term
+        total.fill(0.0)
+        for index, weight in zip(self._rows, self._row_weights, strict=True):
+            np.take(plane, index, axis=0, out=term, mode="clip")
+            np.multiply(term, weight, out=term)
+            np.add(total, term, out=total)
+        return total @ self._columns
 
 
 def _coverage(old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
@@ -84,13 +91,6 @@ def _coverage(old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
     overlap = np.minimum(edges[1:], indices + 1) - np.maximum(edges[:-1], indices)
     weights = np.clip(overlap, 0.0, None) / (old / new)
     return np.minimum(indices, old - 1), weights.astype(np.float32)
-
-
-def _weighted(image: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    total = np.zeros((indices.shape[1], *image.shape[1:]), dtype=np.float32)
-    for index, weight in zip(indices, weights, strict=True):
-        total += image[index] * weight[:, None, None]
-    return total
 
 
 class ImageObservation(gym.ObservationWrapper):
@@ -109,25 +109,24 @@ class ImageObservation(gym.ObservationWrapper):
         channels = space.shape[2] if len(space.shape) == 3 else 1
         self._grayscale = grayscale and channels == 3
         new_height, new_width = size or (height, width)
-        self._resize = (
-            None if (height, width) == (new_height, new_width) else AreaResize(height, width, *size or (0, 0))
-        )
-        out = 1 if self._grayscale else channels
-        self.observation_space = gym.spaces.Box(0, 255, (out, new_height, new_width), np.uint8)
+        same = (height, width) == (new_height, new_width)
+        self._resize = None if same else AreaResize(height, width, new_height, new_width)
+        shape = (1 if self._grayscale else channels, new_height, new_width)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
 
     def observation(self, observation: Any) -> np.ndarray:
-        """One image as the network takes it."""
+        """One image as the network takes it, in memory of its own."""
         image = np.asarray(observation)
         if image.ndim == 2:
             image = image[:, :, None]
-        if self._resize is not None:
-            # Both are linear, so gray comes after, when few pixels are left.
-            image = self._resize(image)
-        if self._grayscale:
-            image = (image @ LUMA)[:, :, None]
-        if image.dtype != np.uint8:
-            image = (image + np.float32(0.5)).astype(np.uint8)
-        return np.ascontiguousarray(image.transpose(2, 0, 1))
+        if self._resize is None and not self._grayscale:
+            return image.transpose(2, 0, 1).copy()
+        planes = (image @ LUMA)[None] if self._grayscale else image.transpose(2, 0, 1).astype(np.float32, order="C")
+        out = np.empty(self.observation_space.shape or (), dtype=np.uint8)
+        for channel, plane in enumerate(planes):
+            smaller = plane if self._resize is None else self._resize(plane)
+            np.add(smaller, 0.5, out=out[channel], casting="unsafe")
+        return out
 
 
 def is_channel_last(space: gym.Space) -> bool:

@@ -98,7 +98,7 @@ class RolloutCollector:
         # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
         unfinished = np.flatnonzero(~storage.truncated[length - 1])
         cut_rows.append((length - 1) * num_envs + unfinished)
-        cut_observations.append(encode(observation[unfinished], update=False))
+        cut_observations.append(encode(observation, update=False)[unfinished])
         rollout = self._close(length, np.concatenate(cut_rows), np.concatenate(cut_observations))
         rollout.valid = storage.valid[:length] if has_dead_rows else None
         rollout.action_masks = storage.action_masks[:length] if has_masks and storage.action_masks is not None else None
@@ -121,7 +121,7 @@ class RolloutCollector:
             actions=storage.actions[:length],
             log_probs=self.distribution.log_prob(parameters, actions).reshape(shape),
             values=storage.values[:length],
-            bootstrap_values=policy.critic(cut_observations) if len(cut_rows) else np.empty(0, np.float32),
+            bootstrap_values=policy.critic(cut_observations),
             rewards=storage.rewards[:length],
             terminated=storage.terminated[:length],
             truncated=storage.truncated[:length],

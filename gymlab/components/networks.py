@@ -201,8 +201,14 @@ class CNNTrunk(nn.Module):
         activation = str(spec.activation)
         layers = _impala(channels, spec.channels, activation) if spec.residual else _plain(channels, spec)
         self.convolutions = nn.Sequential(*layers)
-        with torch.no_grad():
-            size = self._see(torch.zeros(1, *input_shape)).numel()
+        try:
+            with torch.no_grad():
+                size = self._see(torch.zeros(1, *input_shape)).numel()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"Images of {input_shape} (channels, height, width) are too small for these convolutions: "
+                f"set resize_obs: [84, 84], or smaller kernel_sizes and strides in policy_kwargs."
+            ) from error
         self.head = MLPTrunk(size, spec.hidden_dims or (), activation)
         self.output_size = self.head.output_size
 
@@ -212,13 +218,7 @@ class CNNTrunk(nn.Module):
 
     def _see(self, x: Tensor) -> Tensor:
         # Convolutions on the CPU run about 1.6 times as fast on memory with channels last.
-        features = self.convolutions(scale(x).contiguous(memory_format=torch.channels_last))
-        if 0 in features.shape:
-            raise ConfigError(
-                f"Images of {tuple(x.shape[1:])} (channels, height, width) are too small for these convolutions: "
-                f"set resize_obs: [84, 84], or smaller kernel_sizes and strides in policy_kwargs."
-            )
-        return features
+        return self.convolutions(scale(x).contiguous(memory_format=torch.channels_last))
 
 
 def _plain(channels: int, spec: NetworkSpec) -> Iterator[nn.Module]:

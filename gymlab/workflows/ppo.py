@@ -12,6 +12,7 @@ policy over the one that acted (decoupled PPO, Hilton et al. 2022), with advanta
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from gymlab.buffers.collector import RolloutCollector
 from gymlab.buffers.rollout import Rollout, RolloutBuffer
 from gymlab.components.analytic import AnalyticGradient, StackedMLP
 from gymlab.components.autograd import AutogradGradient, TorchPolicy
-from gymlab.components.distributions import distribution_for
+from gymlab.components.distributions import Distribution, distribution_for
 from gymlab.components.flat import FlatParameters, count_parameters
 from gymlab.components.minibatch import APPROX_KL, Coefficients, Gatherer, Minibatch, UpdateLog, cut
 from gymlab.components.networks import build_policy
@@ -218,7 +219,8 @@ class PPO(Workflow):
             if fabric is not None and (fabric.world_size > 1 or config.precision != "32-true"):
                 network = fabric.setup_module(network)
             compiled = self.update_backend == "compile"
-            self.gradient = AutogradGradient(network, self.flat, self._loss, fabric=fabric, compiled=compiled)
+            loss = partial(surrogate_loss, distribution=self.distribution)
+            self.gradient = AutogradGradient(network, self.flat, loss, fabric=fabric, compiled=compiled)
         environment = context.train_environment
         self.collector = RolloutCollector(
             environment,
@@ -385,32 +387,6 @@ class PPO(Workflow):
         ]
         return np.concatenate([piece[0] for piece in pieces]), np.concatenate([piece[1] for piece in pieces])
 
-    def _loss(
-        self, parameters: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients
-    ) -> tuple[Tensor, Tensor]:
-        """L as at the head of this file, and STATISTICS. `components/analytic.py` is the same, differentiated by hand."""
-        epsilon = coefficients.clip_range
-        parameters = self.distribution.mask(parameters, batch.action_masks)
-        log_prob, entropy = self.distribution.log_prob_and_entropy(parameters, batch.actions)  # [B], [B]
-        assert log_prob.shape == values.shape == batch.advantages.shape == batch.returns.shape
-        log_ratio = log_prob - batch.log_probs
-        ratio = log_ratio.exp()
-        objective = torch.minimum(ratio * batch.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * batch.advantages)
-        squared_error = (values - batch.returns).square()
-        if coefficients.clip_range_vf is not None:
-            move = (values - batch.values).clamp(-coefficients.clip_range_vf, coefficients.clip_range_vf)
-            squared_error = torch.maximum(squared_error, (batch.values + move - batch.returns).square())
-        losses = {"policy": -objective.mean(), "value": 0.5 * squared_error.mean(), "entropy": -entropy.mean()}
-        weights = {"policy": 1.0, "value": coefficients.vf_coef, "entropy": coefficients.ent_coef}
-        assert losses.keys() == weights.keys()
-        loss = sum((weights[name] * losses[name] for name in losses), torch.zeros((), device=values.device))
-        with torch.no_grad():
-            # k3 of Schulman's "Approximating KL divergence": never negative, unbiased, and of low variance.
-            approx_kl = (ratio - 1 - log_ratio).mean()
-            clip_fraction = ((ratio - 1).abs() > epsilon).float().mean()
-            statistics = torch.stack([losses["policy"], losses["value"], -losses["entropy"], approx_kl, clip_fraction])
-        return loss, statistics
-
     def get_state(self) -> dict[str, Any]:
         """Random generators and what the collector knows."""
         generators = {name: generator.bit_generator.state for name, generator in self.generators.items()}
@@ -447,6 +423,33 @@ class PPO(Workflow):
             if config.replay_ratio:
                 numbers["replay_memory_bytes"] = memory * max(1, config.replay_buffer_size // config.rollout_size)
         return numbers
+
+
+def surrogate_loss(
+    parameters: Tensor, values: Tensor, batch: Minibatch, coefficients: Coefficients, distribution: Distribution
+) -> tuple[Tensor, Tensor]:
+    """L as at the head of this file, and STATISTICS. `components/analytic.py` is the same, differentiated by hand."""
+    epsilon = coefficients.clip_range
+    parameters = distribution.mask(parameters, batch.action_masks)
+    log_prob, entropy = distribution.log_prob_and_entropy(parameters, batch.actions)  # [B], [B]
+    assert log_prob.shape == values.shape == batch.advantages.shape == batch.returns.shape
+    log_ratio = log_prob - batch.log_probs
+    ratio = log_ratio.exp()
+    objective = torch.minimum(ratio * batch.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * batch.advantages)
+    squared_error = (values - batch.returns).square()
+    if coefficients.clip_range_vf is not None:
+        move = (values - batch.values).clamp(-coefficients.clip_range_vf, coefficients.clip_range_vf)
+        squared_error = torch.maximum(squared_error, (batch.values + move - batch.returns).square())
+    losses = {"policy": -objective.mean(), "value": 0.5 * squared_error.mean(), "entropy": -entropy.mean()}
+    weights = {"policy": 1.0, "value": coefficients.vf_coef, "entropy": coefficients.ent_coef}
+    assert losses.keys() == weights.keys()
+    loss = sum((weights[name] * losses[name] for name in losses), torch.zeros((), device=values.device))
+    with torch.no_grad():
+        # k3 of Schulman's "Approximating KL divergence": never negative, unbiased, and of low variance.
+        approx_kl = (ratio - 1 - log_ratio).mean()
+        clip_fraction = ((ratio - 1).abs() > epsilon).float().mean()
+        statistics = torch.stack([losses["policy"], losses["value"], -losses["entropy"], approx_kl, clip_fraction])
+    return loss, statistics
 
 
 def effective_share(weights: np.ndarray) -> float:

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from gymlab.buffers.collector import RolloutCollector
+from gymlab.components.distributions import distribution_for
+from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from tests.workflows.fake_environment import FakeEnvironment, clocked
+
+
+class LinearPolicy:
+    """Value = 10 x the first number observed; every action equally likely."""
+
+    def __init__(self, parameter_size: int, *, collects_values: bool = False) -> None:
+        self.parameter_size = parameter_size
+        self.collects_values = collects_values
+
+    def __call__(self, x):
+        return self.actor(x), self.critic(x)
+
+    def actor(self, x):
+        return np.zeros((len(x), self.parameter_size), np.float32)
+
+    def critic(self, x):
+        return 10 * x[:, 0]
+
+
+def collector_for(environment, *, steps, collects_values=False, **options):
+    distribution = distribution_for(environment.action_space)
+    return RolloutCollector(
+        environment,
+        ObservationEncoder(environment.observation_space),
+        distribution,
+        LinearPolicy(distribution.parameter_size, collects_values=collects_values),
+        np.random.default_rng(0),
+        steps=steps,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("collects_values", [True, False])
+def test_rows_and_true_next_values(collects_values):
+    """Episodes of 2 steps, rollout of 5: the observation is the clock / 2, V = 10 x it, and V(final) = 10."""
+    collector = collector_for(clocked(2, length=2), steps=5, collects_values=collects_values)
+    rollout, episodes = collector.collect(5)
+    np.testing.assert_array_equal(rollout.observations[:, 0, 0], [0, 0.5, 0, 0.5, 0])
+    np.testing.assert_array_equal(rollout.truncated[:, 0], [False, True, False, True, False])
+    np.testing.assert_array_equal(rollout.values[:, 1], [0, 5, 0, 5, 0])
+    next_values = rollout.next_values(rollout.values, rollout.bootstrap_values)
+    np.testing.assert_array_equal(next_values[:, 0], [5, 10, 5, 10, 5])
+    np.testing.assert_allclose(rollout.log_probs, np.log(0.5), rtol=1e-6)
+    assert len(episodes) == 4
+    assert rollout.valid is None
+
+
+def test_an_episode_that_ends_on_the_last_row_bootstraps_like_any_other():
+    rollout, _ = collector_for(clocked(3, length=2), steps=2).collect(2)
+    next_values = rollout.next_values(rollout.values, rollout.bootstrap_values)
+    np.testing.assert_array_equal(next_values[-1], [10, 10, 10])
+
+
+def test_the_next_rollout_goes_on_where_the_last_ended():
+    environment = clocked(1, length=4)
+    collector = collector_for(environment, steps=3)
+    collector.collect(3)
+    rollout, _ = collector.collect(2)
+    np.testing.assert_array_equal(rollout.observations[:, 0, 0], [0.75, 0])
+    assert environment.resets == 1
+
+
+def test_dead_rows_are_marked():
+    collector = collector_for(clocked(1, length=2, next_step_reset=True), steps=6)
+    rollout, episodes = collector.collect(6)
+    np.testing.assert_array_equal(rollout.valid[:, 0], [True, True, False, True, True, False])
+    np.testing.assert_array_equal(rollout.truncated[:, 0], [False, True, False, False, True, False])
+    next_values = rollout.next_values(rollout.values, rollout.bootstrap_values)
+    np.testing.assert_array_equal(next_values[rollout.valid], [5, 10, 5, 10])
+    assert len(episodes) == 2
+
+
+def test_the_raw_sample_is_stored_and_the_clipped_one_is_played():
+    environment = FakeEnvironment(4, spaces.Box(-0.1, 0.1, (2,), np.float32))
+    rollout, _ = collector_for(environment, steps=8).collect(8)
+    played = np.stack(environment.actions)
+    assert np.abs(rollout.actions).max() > 0.1
+    assert np.abs(played).max() <= np.float32(0.1)
+    np.testing.assert_array_equal(np.clip(rollout.actions, -0.1, 0.1).astype(np.float32), played)
+
+
+def test_masks_are_stored_and_obeyed():
+    mask = np.array([[True, False, True]] * 2)
+    environment = FakeEnvironment(2, spaces.Discrete(3), action_mask=mask)
+    rollout, _ = collector_for(environment, steps=50).collect(50)
+    assert set(np.unique(rollout.actions)) == {0, 2}
+    assert rollout.action_masks.shape == (50, 2, 3)
+    np.testing.assert_allclose(rollout.log_probs, np.log(0.5), rtol=1e-6)
+
+
+def test_rewards_are_normalised_for_the_agent_and_not_for_the_statistics():
+    environment = clocked(4, length=5)
+    collector = collector_for(environment, steps=20, reward_normalizer=RewardNormalizer(0.99, 4))
+    rollout, episodes = collector.collect(20)
+    assert np.all(rollout.rewards[-1] != 1)
+    assert all(episode.env_return == 5 for episode in episodes)
+
+
+def test_state_round_trip():
+    environment = clocked(2, length=5)
+    collector = collector_for(environment, steps=4, reward_normalizer=RewardNormalizer(0.9, 2))
+    collector.collect(4)
+    other = collector_for(environment, steps=4, reward_normalizer=RewardNormalizer(0.9, 2))
+    other.set_state(collector.get_state())
+    assert other.started
+    ended = np.zeros(2, bool)
+    ours, theirs = (c.reward_normalizer(np.ones(2, np.float32), ended) for c in (collector, other))
+    np.testing.assert_array_equal(ours, theirs)

@@ -46,8 +46,10 @@ def learning_curve(
         steps, values = evaluation
         axes.plot(steps, values, color=EVALUATION, linewidth=2, marker="o", markersize=4, label="evaluation")
         low, high = _points(rows, episode_return("val", "ci95_low")), _points(rows, episode_return("val", "ci95_high"))
-        if low[0].size and np.array_equal(low[0], high[0]):
+        if low[0].size > 1 and np.array_equal(low[0], high[0]):
             axes.fill_between(low[0], low[1], high[1], color=EVALUATION, alpha=0.2, linewidth=0, label="95% interval")
+        elif low[0].size == high[0].size == 1:
+            axes.vlines(low[0], low[1], high[1], color=EVALUATION, alpha=0.5, linewidth=4, label="95% interval")
     if threshold is not None:
         _draw_threshold(axes, threshold)
     return _finish(figure, axes, path, title=title, ylabel="episode return")

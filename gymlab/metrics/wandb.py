@@ -64,9 +64,9 @@ class WandbSink(Sink):
     @property
     def where(self) -> str:
         """Where the run can be seen, or how an offline one is uploaded."""
-        return (
-            f"W&B run: {self._run.url}" if self._run.url else f"W&B is offline; upload with: wandb sync {self._run.dir}"
-        )
+        if self._run.offline:
+            return f"W&B is offline; upload with: wandb sync {Path(self._run.dir).parent}"
+        return f"W&B run: {self._run.url}"
 
     def log(self, row: Mapping[str, float], env_steps: int) -> None:
         """Send an epoch's metrics; the env steps are among them and are the x-axis."""

@@ -61,6 +61,7 @@ def offline_run(tmp_path, monkeypatch):
     with VideoWriter(tmp_path / "a.mp4") as video:
         video.add(np.zeros((32, 32, 3), dtype=np.uint8))
     sink = WandbSink(tmp_path, project="ALE/Pong-v5", run_id="pong-ppo-1", config=config)
+    assert sink.where.startswith(f"W&B is offline; upload with: wandb sync {tmp_path}/wandb/offline-run-")
     sink.log({ENV_STEPS: 1024, "train/loss/policy": 0.5}, 1024)
     sink.log({ENV_STEPS: 2048, "val/roll/ep_rew/mean": 18.25}, 2048)
     sink.log_video(tmp_path / "a.mp4", "val/video", 2048)

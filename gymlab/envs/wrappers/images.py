@@ -160,7 +160,7 @@ class FrameStack(gym.Wrapper):
         """Fill the stack with the first frame: nothing of the last episode is left."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._frames = np.concatenate([np.asarray(observation)] * self._count)
-        return self._frames, info
+        return self._frames.copy(), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Drop the oldest frame and append the newest, in a new array that the caller may keep."""

@@ -8,6 +8,8 @@ from typing import Any
 from gymlab.cli.arguments import add_experiment, add_json, resolve_keywords
 from gymlab.errors import GymlabError
 
+IDENTITY = ("env_id", "algo_id", "variant", "project_id", "description", "spec")
+"""Settings that say what is trained rather than how."""
 USAGE = "gymlab describe [EXPERIMENT] [key=value ...] [options]"
 EXAMPLES = """  gymlab describe CartPole-v1:ppo
   gymlab describe CartPole-v1:ppo n_envs=64 batch_size=0.25
@@ -83,6 +85,8 @@ def _show(described: dict[str, Any]) -> None:
     threshold = environment["threshold"]
     head.add_row("solved at", "no threshold known" if threshold is None else f"a mean return of {threshold:g}")
     for name, part in described["modules"].items():
+        if not part["parameters"]:
+            continue
         parts = ", ".join(f"{child} {count:,}" for child, count in part["parts"].items())
         head.add_row(f"{name} parameters", f"{part['parameters']:,}" + (f" ({parts})" if parts else ""))
     for name, value in described["derived"].items():
@@ -90,7 +94,7 @@ def _show(described: dict[str, Any]) -> None:
     head.add_row("budget", _budget_text(described["budget"]))
     head.add_row("evaluation", described["evaluation"]["plan"])
     parts = ", ".join(f"{name} {size(count)}" for name, count in memory.items() if name != "total")
-    head.add_row("memory", f"{size(memory['total'])} ({parts})")
+    head.add_row("memory", f"{size(memory['total'])} ({parts}); the process {size(described['process_bytes'])}")
     for phase in described["phases"]:
         head.add_row(f"phase {phase['name']}", Text(_phase_text(phase)))
     for name, schedule in described["schedules"].items():
@@ -110,7 +114,7 @@ def _show_settings(console: Any, settings: dict[str, dict[str, Any]]) -> None:
 
     made = table("settings that differ from the defaults", "setting", "value", "default")
     for name, setting in settings.items():
-        if setting["changed"]:
+        if setting["changed"] and name not in IDENTITY:
             made.add_row(
                 f"[bold]{name}[/]",
                 Text(_text(setting["value"]), style="cyan"),
@@ -149,6 +153,8 @@ def _text(value: Any) -> str:
         return value or "''"
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
+    if isinstance(value, dict) and {"start", "end", "schedule"} <= value.keys():
+        return f"{value['start']:g} → {value['end']:g} ({value['schedule']})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

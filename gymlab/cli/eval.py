@@ -92,13 +92,14 @@ def _show(result: dict[str, Any]) -> None:
     from gymlab.cli.output import interval, screen, table
     from gymlab.metrics.statistics import format_number
 
-    made = table(f"{result['env_id']}: {result['checkpoint']}", "", "")
+    made = table(result["env_id"], "", "")
     made.show_header = False
     made.add_row("return", f"[bold]{interval(result)}[/]  95% interval, n={result['n']}")
     made.add_row("range", f"{format_number(result['min'])} to {format_number(result['max'])}")
     made.add_row("episode length", format_number(result["ep_len"]))
     made.add_row("actions", "deterministic" if result["deterministic"] else "sampled")
     made.add_row("seed", str(result["seed"]))
+    made.add_row("checkpoint", result["checkpoint"])
     if result["threshold"] is not None:
         verdict = "[green]solved[/]" if result["solved"] else "[yellow]not solved[/]"
         made.add_row("threshold", f"{format_number(result['threshold'])}: {verdict}")

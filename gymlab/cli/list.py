@@ -11,13 +11,13 @@ from typing import Any
 
 from gymlab.cli.arguments import add_json, add_runs_directory
 
-USAGE = "gymlab list [environments|algorithms|runs] [WORD ...] [options]"
+USAGE = "gymlab list [environments|composed|algorithms|runs] [WORD ...] [options]"
 EXAMPLES = """  gymlab list                          everything
   gymlab list cart                     whatever has `cart` in its name
   gymlab list runs                     runs with status, best return, steps and age
   gymlab list environments lunar --json"""
 
-SECTIONS = ("environments", "algorithms", "runs")
+SECTIONS = ("environments", "composed", "algorithms", "runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = [word.lower() for word in arguments.words if word not in SECTIONS]
     gather: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "environments": lambda: environments(arguments.config_dir),
+        "composed": lambda: composed(arguments.config_dir),
         "algorithms": algorithms,
         "runs": lambda: runs(arguments.runs_dir),
     }
@@ -69,6 +70,14 @@ def environments(config_dir: str | None = None) -> list[dict[str, Any]]:
             }
         )
     return sorted(found, key=lambda entry: (entry["family"], entry["name"]))
+
+
+def composed(config_dir: str | None = None) -> list[dict[str, Any]]:
+    """Experiments that are put together from config groups."""
+    from gymlab.config import composed_experiments
+
+    names = composed_experiments(Path(config_dir) if config_dir else None)
+    return [{"name": name, "experiment": f"experiment={name}"} for name in names]
 
 
 def algorithms() -> list[dict[str, Any]]:
@@ -159,30 +168,36 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
     if as_json:
         show_json(found)
         return 0
-    tables = {"environments": _environment_table, "algorithms": _algorithm_table, "runs": _run_table}
+    tables = {
+        "environments": _environment_table,
+        "composed": _composed_table,
+        "algorithms": _algorithm_table,
+        "runs": _run_table,
+    }
     console = screen()
-    for section, entries in found.items():
-        if entries:
-            console.print(tables[section](entries))
-        else:
-            console.print(
-                f"[bold]{section}[/]  none" + (" yet: gymlab train CartPole-v1:ppo" if section == "runs" else "")
-            )
+    shown = {section: entries for section, entries in found.items() if entries}
+    for section, entries in shown.items():
+        console.print(tables[section](entries))
         console.print()
+    if "runs" in found and not found["runs"]:
+        console.print("no runs" + ("" if shown else ", and nothing else of that name") + "; `gymlab train` makes one")
+    elif not shown:
+        console.print("nothing of that name; `gymlab list` shows everything")
     return 0
 
 
 def _environment_table(entries: list[dict[str, Any]]) -> Any:
     from rich.text import Text
 
-    from gymlab.cli.output import table
+    from gymlab.cli.output import one_line, table
 
-    made = table("environments", "family", "environment", "variants", "solved at", "", right=("solved at",))
+    columns = ("family", "environment", "variants", "solved at")
+    made = table("environments", *columns, "about", right=("solved at",), whole=columns)
     family = None
     for entry in entries:
-        about = Text(entry["description"] or "")
+        about = one_line(entry["description"])
         if entry["needs"]:
-            about = Text.assemble((f"needs {entry['needs']}  ", "yellow"), about)
+            about = Text(f"needs {entry['needs']}", style="yellow")
         threshold = "" if entry["threshold"] is None else f"{entry['threshold']:g}"
         shown = entry["family"] if entry["family"] != family else ""
         made.add_row(shown, f"[bold]{entry['name']}[/]", ", ".join(entry["variants"]), threshold, about)
@@ -190,14 +205,21 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
     return made
 
 
-def _algorithm_table(entries: list[dict[str, Any]]) -> Any:
-    from rich.text import Text
-
+def _composed_table(entries: list[dict[str, Any]]) -> Any:
     from gymlab.cli.output import table
 
-    made = table("algorithms", "name", "")
+    made = table("composed experiments", "to train one")
     for entry in entries:
-        made.add_row(f"[bold]{entry['name']}[/]", Text(entry["description"]))
+        made.add_row(f"gymlab train [bold]{entry['experiment']}[/]")
+    return made
+
+
+def _algorithm_table(entries: list[dict[str, Any]]) -> Any:
+    from gymlab.cli.output import one_line, table
+
+    made = table("algorithms", "name", "about", whole=("name",))
+    for entry in entries:
+        made.add_row(f"[bold]{entry['name']}[/]", one_line(entry["description"]))
     return made
 
 
@@ -207,7 +229,7 @@ def _run_table(entries: list[dict[str, Any]]) -> Any:
 
     colours = {"finished": "green", "running": "cyan", "stopped": "yellow", "crashed": "red"}
     columns = ("run", "status", "return [95%]", "best", "env steps", "started")
-    made = table("runs", *columns, right=("best", "env steps"))
+    made = table("runs", *columns, right=("best", "env steps"), whole=("status", "best", "env steps", "started"))
     for entry in entries:
         colour = colours.get(entry["status"], "dim")
         best = "-" if entry["best_return"] is None else format_number(entry["best_return"])

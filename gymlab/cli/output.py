@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.panel import Panel
@@ -85,12 +85,18 @@ def plain(value: Any) -> Any:
     return value
 
 
-def table(title: str, *columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table in the one style of all commands; columns named in `right` are aligned to the right."""
+def table(title: str, *columns: str, right: Sequence[str] = (), whole: Sequence[str] = ()) -> Table:
+    """An empty table in the one style of all commands: columns in `right` are aligned there, those in `whole` not broken."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", header_style="dim", overflow="fold")
+        side: Literal["left", "right"] = "right" if column in right else "left"
+        made.add_column(column, justify=side, header_style="dim", overflow="fold", no_wrap=column in whole)
     return made
+
+
+def one_line(text: str) -> Text:
+    """A text that is cut where its column ends instead of going on in the next line."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def interval(result: Mapping[str, Any]) -> str:

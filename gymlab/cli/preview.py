@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 
-from gymlab.config import budget_of, dump
+from gymlab.config import budget_of, describe_fields, dump
 from gymlab.config.schema import Config, Schedule
-from gymlab.config.field_types import default_of
 from gymlab.engine.setup import prepare
 from gymlab.engine.train import return_threshold
 from gymlab.metrics.table import History
@@ -40,6 +40,7 @@ def preview(config: Config) -> dict[str, Any]:
             "budget": _budget(config, told),
             "evaluation": _evaluation(config),
             "memory": _memory(session, told),
+            "process_bytes": psutil.Process().memory_info().rss,
             "phases": [phase.model_dump(mode="json") for phase in session.scheduler.phases],
             "schedules": _schedules(config),
             "settings": _settings(config),
@@ -54,8 +55,8 @@ def _environment(session: Session) -> dict[str, Any]:
         "id": session.config.env_id,
         "n_envs": environment.num_envs,
         "backend": environment.backend,
-        "observation_space": str(environment.observation_space),
-        "action_space": str(environment.action_space),
+        "observation_space": " ".join(str(environment.observation_space).split()),
+        "action_space": " ".join(str(environment.action_space).split()),
         "max_episode_steps": environment.spec.max_episode_steps,
         "threshold": return_threshold(session.config, session),
     }
@@ -154,8 +155,12 @@ def _schedules(config: Config) -> dict[str, Any]:
 
 def _settings(config: Config) -> dict[str, dict[str, Any]]:
     """Every setting with its default, and whether it differs from it."""
-    found = {}
-    for name, value in dump(config).items():
-        default = default_of(type(config), name)
-        found[name] = {"value": value, "default": default, "changed": value != default}
-    return found
+    values = dump(config)
+    return {
+        field.name: {
+            "value": values[field.name],
+            "default": field.default,
+            "changed": values[field.name] != field.default,
+        }
+        for field in describe_fields(type(config))
+    }

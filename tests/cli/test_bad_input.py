@@ -51,7 +51,7 @@ def test_wrong_type(cli):
 
 
 def test_wrong_value(cli):
-    refused(cli("train", "CartPole-v1:ppo", "gamma=2"), "gamma")
+    refused(cli("train", "CartPole-v1:ppo", "n_envs=0"), "n_envs", "1", "0")
 
 
 def test_a_batch_that_does_not_divide(cli):

@@ -7,7 +7,7 @@ from gymlab.cli.extras import Extra
 
 def test_everything_as_json(cli, trained):
     found = cli("list", "--runs-dir", trained, "--json").json()
-    assert set(found) == {"environments", "algorithms", "runs"}
+    assert set(found) == {"environments", "composed", "algorithms", "runs"}
     cartpole = next(entry for entry in found["environments"] if entry["id"] == "CartPole-v1")
     assert "ppo" in cartpole["variants"]
     assert "CartPole-v1:ppo" in cartpole["experiments"]
@@ -47,6 +47,17 @@ def test_what_needs_an_extra_is_marked(cli, monkeypatch):
     assert list_command._missing_extra("LunarLander-v3") == "pip install 'gymlab[box2d]'"
     assert list_command._missing_extra("CartPole-v1") is None
     assert list_command._missing_extra("Bandit-v0") is None
+
+
+def test_a_composed_experiment_is_listed(cli, tmp_path):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text("env_id: CartPole-v1\nalgo_id: ppo\n")
+    assert {"name": "mine", "experiment": "experiment=mine"} in cli("list", "composed", "--json").json()["composed"]
+    assert "gymlab train experiment=mine" in cli("list", "mine").out
+
+
+def test_nothing_of_that_name(cli):
+    assert "`gymlab list`" in cli("list", "environments", "nowhere").out
 
 
 def test_listing_needs_no_torch(tmp_path):

@@ -55,7 +55,9 @@ def test_any_gymnasium_id_trains_without_yaml(cli, tiny):
 
 
 def test_what_cfg_job_prints_loads_back(cli, tmp_path):
-    shown = cli("train", "CartPole-v1:ppo", "policy_lr=lin_0.002", "n_envs=4", "--seed", "0", "--cfg", "job")
+    shown = cli(
+        "train", "CartPole-v1:ppo", "policy_lr=lin_0.002", "n_envs=4", "batch_size=128", "--seed", "0", "--cfg", "job"
+    )
     assert shown.code == 0, shown.err
     config = yaml.safe_load(shown.out)
     assert config["n_envs"] == 4

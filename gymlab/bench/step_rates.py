@@ -26,7 +26,7 @@ def time_steps(env_id: str, num_envs: int, backend: str, seed: int, seconds: flo
         environment.action_space.seed(seed)
         actions = [environment.action_space.sample() for _ in range(VEC_STEPS)]
     else:
-        config = gymlab.resolve(env_id, algo="ppo", n_envs=num_envs, seed=seed).config
+        config = gymlab.resolve(env_id, algo="ppo", seed=seed).config
         environment = make_vector(config, num_envs, SeedTree(seed), backend=backend)
         environment.reset()
         environment.action_space.seed(seed)

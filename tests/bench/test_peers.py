@@ -33,13 +33,12 @@ def test_the_reference_can_be_cut_short():
 
 def test_the_reference_notes_when_it_passes_a_threshold():
     skip_unless_installed(REFERENCE)
-    job = training_job(Contender(REFERENCE, REFERENCE), TINY, 2000, seed=0)
-    job |= {"task": "threshold", "threshold": 5.0, "window": 2}
-    answer = run_worker(job, timeout=60)
-    assert answer["reached"]
-    assert 0 < answer["seconds"] < 60
-    assert answer["env_steps"] % TINY.rollout == 0
-    assert run_worker(job | {"threshold": 501.0, "env_steps": 200}, timeout=60) == {"reached": False}
+    from gymlab.bench.peers import sb3
+
+    seconds, env_steps = sb3.time_to_threshold(TINY, 2000, 0, {}, 5.0, 2)
+    assert 0 < seconds < 60
+    assert env_steps % TINY.rollout == 0
+    assert sb3.time_to_threshold(TINY, 200, 0, {}, 501.0, 2) is None
 
 
 def test_the_reference_has_the_networks_of_the_comparison(tmp_path):

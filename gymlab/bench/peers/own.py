@@ -33,6 +33,8 @@ def fields(setting: Setting, seed: int, env_steps: int | None, options: dict[str
         "hidden_dims": [64, 64],
         "activation": "tanh",
         "eval_freq_epochs": None,
+        "eval_episodes": 1,
+        "video": False,
         "early_stop_on_eval_threshold": False,
         "early_stop_on_train_threshold": False,
         "max_env_steps": env_steps,

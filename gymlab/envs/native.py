@@ -110,12 +110,14 @@ class NativeVector(VectorEnv):
             if over_limit and self._limit is not None:
                 np.greater_equal(self._clock - self._started, self._limit, out=slot.truncated)
                 slot.truncated &= ~slot.terminated
-            ended = np.flatnonzero(slot.terminated | slot.truncated)
+            ended = (slot.terminated | slot.truncated).nonzero()[0]
             if len(ended):
                 final_observation = slot.final_observation
                 final_observation[ended] = slot.observation[ended]
                 episodes = self._finish(ended, slot.terminated)
                 self._observe(self._turn)
+            if over_limit:
+                self._schedule_limit()
         return Step(
             slot.observation,
             slot.reward,
@@ -149,10 +151,10 @@ class NativeVector(VectorEnv):
         self._returns[indices] = 0.0
         self._started[indices] = self._clock
         self._begin(indices)
-        self._schedule_limit()
 
     def _schedule_limit(self) -> None:
-        # Endings by time are looked for only when the oldest episode can have reached the limit.
+        # Endings by time are looked for only when the oldest episode can have reached the limit. An episode that ends
+        # earlier makes the bound too low, never too high.
         never = np.iinfo(np.int64).max
         self._next_limit = int(never if self._limit is None else self._started.min() + self._limit)
 

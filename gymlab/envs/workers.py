@@ -7,6 +7,7 @@ carries its traceback; what should then happen to its episode is decided by the 
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import signal
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -153,6 +154,8 @@ class AsyncVector(GymnasiumVector):
                 f"{self.spec.id}: environment worker(s) {silent} did not answer within {self._timeout:g} s."
             ) from error
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            # The pipe breaks a moment before the process can be seen to have ended.
+            multiprocessing.connection.wait([process.sentinel for process in self._pool.processes], timeout=2.0)
             dead = {
                 index: process.exitcode for index, process in enumerate(self._pool.processes) if not process.is_alive()
             }

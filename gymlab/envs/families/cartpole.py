@@ -69,7 +69,9 @@ class CartPoleVector(NativeVector):
         return {"state": self._state}
 
     def _begin(self, indices: np.ndarray) -> None:
-        drawn = self._generator.uniform(-0.05, 0.05, (len(indices), 4))
+        drawn = self._generator.random((len(indices), 4))
+        np.subtract(drawn, 0.5, out=drawn)
+        np.multiply(drawn, 0.1, out=drawn)
         self._state[:, :, indices] = drawn.reshape(-1, 2, 2).T
 
     def _advance(self, actions: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> dict[str, Any]:

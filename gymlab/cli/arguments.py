@@ -47,6 +47,12 @@ def add_runs_directory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    """`--plugin`."""
+    text = "module of yours that registers environments, algorithms or components; repeatable"
+    parser.add_argument("--plugin", action="append", default=[], metavar="MODULE", help=text)
+
+
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """The experiment, its overrides, and where configs and plugins come from."""
     parser.add_argument(
@@ -75,25 +81,20 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and the shipped one"
     )
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="module of yours that registers classes; repeatable",
-    )
+    add_plugins(parser)
 
 
 def resolve_keywords(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `gymlab.api.resolve` and `gymlab.api.train` are called with for these arguments."""
     experiment, overrides = split_words(arguments.words, arguments.config_id)
+    overrides += arguments.override
     keywords: dict[str, Any] = {
         "experiment": experiment,
         "algo": arguments.algo,
-        "overrides": [*overrides, *arguments.override],
+        "overrides": overrides,
         "config_dir": arguments.config_dir,
         "env_kwargs": arguments.env_kwargs,
-        "plugins": arguments.plugin,
+        "plugins": [*arguments.plugin, *named_modules(experiment, overrides, arguments.algo)],
     }
     fields = {"seed": arguments.seed, "max_env_steps": arguments.max_env_steps}
     return keywords | {name: value for name, value in fields.items() if value is not None}
@@ -117,6 +118,18 @@ def split_words(words: list[str], config_id: str | None = None) -> tuple[str | N
             )
         experiment = config_id if experiment is None else f"{experiment}:{config_id}"
     return experiment, overrides
+
+
+def named_modules(experiment: str | None, overrides: Sequence[str], algo: str | None) -> list[str]:
+    """Modules that the user names before an environment's id: `my_package:Maze-v0 --algo ppo`, `my_package:Maze-v0:ppo`.
+
+    On the command line that is a wish to import them; a config may not have it.
+    """
+    ids = [word.partition("=")[2] for word in overrides if word.lstrip("+").startswith("env_id=")]
+    if experiment is not None:
+        ids.append(experiment if algo else experiment.rpartition(":")[0])
+    modules = [env_id.partition(":")[0] for env_id in ids if ":" in env_id]
+    return [module for module in modules if all(part.isidentifier() for part in module.split("."))]
 
 
 def _count(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_runs_directory
+from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ USAGE = "gymlab eval [REF] [options]"
 EXAMPLES = """  gymlab eval                                  the newest run, 100 episodes
   gymlab eval @last/@best --episodes 1000      its best checkpoint
   gymlab eval my-run/epoch=13 --seed 7 --stochastic
+  gymlab eval my-run --plugin my_environments
   gymlab eval my-run --json | jq .mean"""
 
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
     )
+    add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)
 
@@ -48,10 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise GymlabError(f"--episodes {arguments.episodes}: at least one episode is needed to say anything.")
     if arguments.seed < 0:
         raise GymlabError(f"--seed {arguments.seed}: a seed is 0 or more.")
-    from gymlab.api import load
+    from gymlab.api import load, load_plugins
     from gymlab.cli.output import output_kept_clean, show_json
 
     with output_kept_clean(arguments.json):
+        load_plugins(arguments.plugin)
         agent = load(arguments.reference, runs_dir=arguments.runs_dir)
         result = evaluate(agent, arguments.episodes, arguments.seed, arguments.deterministic)
     if arguments.json:

@@ -21,7 +21,7 @@ EXAMPLES = """  gymlab train                                          Bandit-v0:
   gymlab train CartPole-v1:ppo --seeds 0-4 --jobs 2     five seeds, two at a time, with a table at the end
   gymlab train CartPole-v1:ppo --cfg job                print what would be trained, as YAML
   gymlab train CartPole-v1:ppo --init-from-run @last/@best
-  gymlab train my_pkg.envs:Maze-v0 --algo ppo --plugin my_pkg.networks
+  gymlab train my_package.envs:Maze-v0 --algo ppo       an environment of your own
   gymlab train --list-envs cart                         what can be trained"""
 
 SIGNAL_EXIT = 128

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from gymlab.cli.arguments import Parser, add_experiment, resolve_keywords, split_words
+from gymlab.cli.arguments import Parser, add_experiment, named_modules, resolve_keywords, split_words
 from gymlab.errors import GymlabError
 
 
@@ -64,6 +64,23 @@ def test_the_variant_may_come_apart():
 def test_two_experiments_are_refused_with_the_likely_cause():
     with pytest.raises(GymlabError, match="key=value"):
         split_words(["CartPole-v1:ppo", "n_envs"])
+
+
+@pytest.mark.parametrize(
+    ("experiment", "overrides", "algo", "modules"),
+    [
+        ("my.envs:Maze-v0", [], "ppo", ["my.envs"]),
+        ("my.envs:Maze-v0:ppo", [], None, ["my.envs"]),
+        ("Maze:ppo", ["env_id=my.envs:Maze-v0"], None, ["my.envs"]),
+        ("CartPole-v1:ppo", [], None, []),
+        ("CartPole-v1:ppo", [], "ppo", []),
+        ("CartPole-v1", [], "ppo", []),
+        ("bandit:ppo", [], None, []),
+        (None, ["experiment=x"], None, []),
+    ],
+)
+def test_modules_that_the_user_names(experiment, overrides, algo, modules):
+    assert named_modules(experiment, overrides, algo) == modules
 
 
 def test_a_parser_error_is_ours_to_show():

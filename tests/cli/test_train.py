@@ -54,6 +54,32 @@ def test_any_gymnasium_id_trains_without_yaml(cli, tiny):
     assert shown.json()["env_steps"] == 512
 
 
+def test_an_environment_of_the_users_own(cli, tmp_path, monkeypatch, tiny):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "envs_of_mine.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gym.register('Mine-v0', entry_point=CartPoleEnv, max_episode_steps=20)\n"
+    )
+    shown = cli("train", "envs_of_mine:Mine-v0", "--algo", "ppo", *tiny, "--run-id", "mine", "--json")
+    assert shown.code == 0, shown.err
+    assert shown.json()["result"]["max"] <= 20
+    monkeypatch.delitem(sys.modules, "envs_of_mine")
+    refused = cli("eval", "mine")
+    assert refused.code == 2
+    assert "--plugin envs_of_mine" in refused.err
+    assert cli("eval", "mine", "--plugin", "envs_of_mine", "--episodes", "2", "--json").json()["n"] == 2
+
+
+def test_a_composed_experiment(cli, tmp_path):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text("env_id: CartPole-v1\nalgo_id: ppo\nn_envs: 3\n")
+    shown = cli("train", "experiment=mine", "experiment.gamma=0.5", "--seed", "7", "--cfg", "job")
+    assert shown.code == 0, shown.err
+    config = yaml.safe_load(shown.out)
+    assert (config["n_envs"], config["gamma"], config["seed"]) == (3, 0.5, 7)
+
+
 def test_what_cfg_job_prints_loads_back(cli, tmp_path):
     shown = cli(
         "train", "CartPole-v1:ppo", "policy_lr=lin_0.002", "n_envs=4", "batch_size=128", "--seed", "0", "--cfg", "job"

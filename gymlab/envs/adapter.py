@@ -219,7 +219,8 @@ class GymnasiumVector(VectorEnv):
         self._episode_indices[:] = state["episode_indices"]
         self.episode_counts[:] = state["episode_counts"]
         self._resets = int(state["resets"])
-        self.reset()
+        if self._resets:
+            self.reset()
 
     def render(self) -> np.ndarray | None:
         """Environment 0, or None when it was made without rendering."""

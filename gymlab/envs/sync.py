@@ -136,6 +136,8 @@ class SyncVector(VectorEnv):
             )
         self.action_mask = None
         saved = [state["environments"][str(index)] for index in range(self.num_envs)]
+        if saved[0]["episode_index"] < 0:
+            return  # Saved before the first reset: nothing has begun.
         for index, env in enumerate(self.envs):
             self._place(index, *replay(env, saved[index], expected[index], self.spec.id))
             self.episode_counts[index] = env.episodes_finished

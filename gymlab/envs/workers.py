@@ -82,6 +82,14 @@ class WorkerPool(gym.vector.AsyncVectorEnv):
         self._raise_if_errors([success] + [True] * (self.num_envs - 1))
         return answer
 
+    def dead_workers(self) -> dict[int, int | None]:
+        """Exit codes of the workers that have ended, by number. A pipe breaks a moment before its process has ended."""
+        ended = multiprocessing.connection.wait([process.sentinel for process in self.processes], CLOSE_TIMEOUT)
+        for process in self.processes:
+            if process.sentinel in ended:
+                process.join()
+        return {index: process.exitcode for index, process in enumerate(self.processes) if not process.is_alive()}
+
     def _raise_if_errors(self, successes: Any) -> None:
         failures = self.num_envs - sum(successes)
         if failures == 0:
@@ -154,11 +162,7 @@ class AsyncVector(GymnasiumVector):
                 f"{self.spec.id}: environment worker(s) {silent} did not answer within {self._timeout:g} s."
             ) from error
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            # The pipe breaks a moment before the process can be seen to have ended.
-            multiprocessing.connection.wait([process.sentinel for process in self._pool.processes], timeout=2.0)
-            dead = {
-                index: process.exitcode for index, process in enumerate(self._pool.processes) if not process.is_alive()
-            }
+            dead = self._pool.dead_workers()
             raise EnvironmentFailure(
                 f"{self.spec.id}: environment worker(s) died, exit codes {dead} (-9: killed, often for lack of memory)."
             ) from error
@@ -180,6 +184,8 @@ class AsyncVector(GymnasiumVector):
                 f"The saved state of {self.spec.id} has {len(expected)} environments, this one {self.num_envs}."
             )
         saved = [state["environments"][str(index)] for index in range(self.num_envs)]
+        if saved[0]["episode_index"] < 0:
+            return  # Saved before the first reset: nothing has begun.
         with self._watched():
             answers = self._pool.call_each(
                 "restore", [(one, expected[index], self.spec.id) for index, one in enumerate(saved)]

@@ -1,5 +1,6 @@
 """An environment whose every number is known in advance."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -7,6 +8,10 @@ import numpy as np
 
 LENGTHS = (3, 1, 4, 2, 5)
 """Length of episode k of every environment is LENGTHS[(k + shift) % 5]."""
+
+
+KINDS = (0, 1, 2)
+"""How episodes end, in turn: 0 by termination, 1 by truncation, 2 by both at once."""
 
 
 class Counting(gym.Env):
@@ -17,11 +22,19 @@ class Counting(gym.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 7}
 
-    def __init__(self, shift: int = 0, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        shift: int = 0,
+        render_mode: str | None = None,
+        lengths: Sequence[int] = LENGTHS,
+        kinds: Sequence[int] = KINDS,
+    ) -> None:
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
         self.action_space = gym.spaces.Discrete(3)
         self.render_mode = render_mode
         self.shift = shift
+        self.lengths = lengths
+        self.kinds = kinds
         self.episode = -1
         self.count = 0
         self.seeds: list[int | None] = []
@@ -38,8 +51,8 @@ class Counting(gym.Env):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.count += 1
-        ended = self.count == LENGTHS[(self.episode + self.shift) % len(LENGTHS)]
-        kind = self.episode % 3
+        ended = self.count == self.lengths[(self.episode + self.shift) % len(self.lengths)]
+        kind = self.kinds[self.episode % len(self.kinds)]
         return (
             self._observation(),
             float(self.count),
@@ -52,20 +65,23 @@ class Counting(gym.Env):
         return np.zeros((4, 4, 3), dtype=np.uint8)
 
 
-def expected_transitions(shift: int, steps: int) -> list[tuple[float, float, bool, bool, float | None]]:
+def expected_transitions(
+    shift: int, steps: int, lengths: Sequence[int] = LENGTHS, kinds: Sequence[int] = KINDS
+) -> list[tuple[float, float, bool, bool, float | None]]:
     """(observation acted on, reward, terminated, truncated, final observation) of the first `steps` real transitions."""
     rows: list[tuple[float, float, bool, bool, float | None]] = []
     episode = 0
     while len(rows) < steps:
-        length = LENGTHS[(episode + shift) % len(LENGTHS)]
+        length = lengths[(episode + shift) % len(lengths)]
+        cut = kinds[episode % len(kinds)] == 1
         for count in range(1, length + 1):
             last = count == length
             rows.append(
                 (
                     100.0 * episode + count - 1,
                     float(count),
-                    last and episode % 3 != 1,
-                    last and episode % 3 == 1,
+                    last and not cut,
+                    last and cut,
                     100.0 * episode + count if last else None,
                 )
             )

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 from counting_env import LENGTHS, Counting, expected_transitions, step_often
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from gymlab.engine.seeding import SeedTree
 from gymlab.envs.adapter import GymnasiumVector
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
@@ -29,21 +32,21 @@ class AlePyStyle(SyncVectorEnv):
         return observation, reward, terminated, truncated, infos
 
 
-def adapted(mode: AutoresetMode, seeds, vector_class=SyncVectorEnv) -> GymnasiumVector:
-    factories = [lambda shift=shift: Counting(shift) for shift in SHIFTS]
+def adapted(mode: AutoresetMode, seeds, vector_class=SyncVectorEnv, **options) -> GymnasiumVector:
+    factories = [lambda shift=shift: Counting(shift, **options) for shift in SHIFTS]
     return GymnasiumVector(vector_class(factories, autoreset_mode=mode), SPEC, seeds)
 
 
-def make(kind: str, seeds) -> VectorEnv:
+def make(kind: str, seeds, **options) -> VectorEnv:
     if kind == "ale-py":
-        return adapted(AutoresetMode.SAME_STEP, seeds, AlePyStyle)
+        return adapted(AutoresetMode.SAME_STEP, seeds, AlePyStyle, **options)
     if kind == "sync":
-        recorders = [EpisodeRecorder(Counting(shift), None) for shift in SHIFTS]
+        recorders = [EpisodeRecorder(Counting(shift, **options), None) for shift in SHIFTS]
         return SyncVector(
             SPEC,
             [SubEnv(env, env, seeds=seeds, purpose="train", env_index=index) for index, env in enumerate(recorders)],
         )
-    return adapted(AutoresetMode[kind], seeds)
+    return adapted(AutoresetMode[kind], seeds, **options)
 
 
 KINDS = ["NEXT_STEP", "SAME_STEP", "DISABLED", "ale-py", "sync"]
@@ -85,6 +88,26 @@ def test_valid_rows_are_those_of_the_environment(kind, seeds):
     rows, _ = collect(make(kind, seeds), 60)
     for shift, seen in zip(SHIFTS, rows, strict=True):
         assert seen == expected_transitions(shift, len(seen))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    kinds=st.lists(st.integers(0, 2), min_size=1, max_size=5),
+)
+def test_a4_random_endings_give_the_same_rows_in_every_mode(lengths, kinds):
+    for kind in KINDS:
+        rows, _ = collect(make(kind, SeedTree(0), lengths=lengths, kinds=kinds), 20)
+        for shift, seen in zip(SHIFTS, rows, strict=True):
+            assert seen == expected_transitions(shift, len(seen), lengths, kinds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_saved_before_the_first_reset_changes_nothing(kind, seeds):
+    vector = make(kind, seeds)
+    vector.set_state(make(kind, seeds).get_state())
+    rows, _ = collect(vector, 10)
+    assert rows[0] == expected_transitions(0, len(rows[0]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

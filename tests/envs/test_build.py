@@ -177,3 +177,21 @@ def test_a_window_without_a_display_is_refused(config, monkeypatch):
 def test_step_rate_counts_all_environments(config):
     vector = make_vector(config(), 8, SeedTree(0))
     assert step_rate(vector, seconds=0.05) > 1000
+
+
+def test_closing_one_rendering_environment_leaves_another_alone(config):
+    pixels = config(obs_type="rgb", resize_obs=(16, 16))
+    training = make_vector(pixels, 1, SeedTree(0), backend="sync")
+    first = training.reset().copy()
+    for vector in (
+        make_vector(pixels, 1, SeedTree(0), backend="sync"),
+        make_vector(config(), 1, SeedTree(0), render_mode="rgb_array"),
+    ):
+        vector.reset()
+        vector.render()
+        vector.close()
+    for _ in range(8):
+        step = training.step(np.array([1]))
+    assert step.observation.shape == first.shape
+    assert not np.array_equal(step.observation, first)
+    training.close()

@@ -61,6 +61,8 @@ class CartPoleV1_RewardShaper(PotentialShaper):
         self._position_scale = float(position_reward_scale)
         self._clip = clip_potential
         base: Any = env.unwrapped
+        if not hasattr(base, "theta_threshold_radians"):
+            raise ConfigError(f"CartPoleV1_RewardShaper fits CartPole only, not {type(base).__name__}.")
         self._angle_limit = float(base.theta_threshold_radians)
         self._position_limit = float(base.x_threshold)
 
@@ -87,6 +89,7 @@ class MountainCarV0_RewardShaper(PotentialShaper):
         context: WrapperContext | None = None,
     ) -> None:
         super().__init__(env, gamma, context)
+        _require_mountain_car(env, type(self).__name__)
         self._scales = (float(position_reward_scale), float(velocity_reward_scale), float(height_reward_scale))
 
     def potential(self, observation: Any) -> float:
@@ -94,6 +97,13 @@ class MountainCarV0_RewardShaper(PotentialShaper):
         position, velocity = float(observation[0]), float(observation[1])
         parts = ((position + 1.2) / 1.7, (velocity + 0.07) / 0.14, (math.sin(3 * position) + 1.0) / 2.0)
         return sum(scale * part for scale, part in zip(self._scales, parts, strict=True))
+
+
+def _require_mountain_car(env: gym.Env, wrapper: str) -> None:
+    if env.observation_space.shape != (2,):
+        raise ConfigError(
+            f"{wrapper} needs MountainCar's observations [position, velocity], not {env.observation_space}."
+        )
 
 
 BONUS = {
@@ -127,6 +137,7 @@ class MountainCarV0_StateCountBonus(gym.Wrapper):
         context: WrapperContext | None = None,
     ) -> None:
         super().__init__(env)
+        _require_mountain_car(env, type(self).__name__)
         if bonus_type not in BONUS:
             raise ConfigError(
                 f"MountainCarV0_StateCountBonus: bonus_type is {bonus_type!r}; expected {', '.join(BONUS)}."

@@ -152,3 +152,11 @@ def test_the_table_of_counts_survives_resume_without_the_replay_counting_twice(c
 def test_unknown_bonus_is_refused():
     with pytest.raises(ConfigError, match="inverse"):
         MountainCarV0_StateCountBonus(Script([0.0, 0.0], [0.0, 0.0]), bonus_type="square")
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["CartPoleV1_RewardShaper", "MountainCarV0_RewardShaper", "MountainCarV0_StateCountBonus"]
+)
+def test_shapers_of_another_environment_are_refused(config, wrapper):
+    with pytest.raises(ConfigError, match=wrapper):
+        make_vector(config("Acrobot-v1", env_wrappers=({"id": wrapper},)), 1, SeedTree(0))

@@ -16,6 +16,8 @@ HELP = "step rates of vector environments by backend and number of environments"
 REFERENCE = "gymnasium"
 BACKENDS = ("native", "sync", "async")
 DEFAULT_COUNTS = (1, 8, 64, 512)
+MOST_PROCESSES = 64
+"""The async backend has a process for each environment; more than this are not started."""
 
 
 def steps_job(env_id: str, num_envs: int, seconds: float, backend: str, seed: int) -> dict[str, Any]:
@@ -36,7 +38,8 @@ def measure(plan: Plan, env_id: str, counts: list[int], backends: list[str]) -> 
     lines, failed = [], []
     data: dict[str, Any] = {}
     for count in counts:
-        jobs = {name: partial(steps_job, env_id, count, plan.seconds, name) for name in (REFERENCE, *backends)}
+        names = [REFERENCE, *(name for name in backends if name != "async" or count <= MOST_PROCESSES)]
+        jobs = {name: partial(steps_job, env_id, count, plan.seconds, name) for name in names}
         measured = plan.interleave(f"{env_id} x {count}", jobs)
         data[str(count)] = {
             name: {
@@ -47,16 +50,19 @@ def measure(plan: Plan, env_id: str, counts: list[int], backends: list[str]) -> 
             for name, repeats in measured.items()
         }
         failed += failures(measured)
-        cells = [
-            f"{number(figures['steps_per_second'])} ({times(figures['ratio'])})"
-            for figures in data[str(count)].values()
-        ]
-        lines.append([str(count), *cells])
+        lines.append([str(count), *(cell(data[str(count)].get(name)) for name in (REFERENCE, *backends))])
     columns = ["envs", f"{REFERENCE} sync", *(f"gymlab {backend}" for backend in backends)]
     table = Table(
         f"{env_id}: environment steps/s with random actions", columns, lines, "; ".join(dict.fromkeys(failed))
     )
     return Section("envs", [table], {"env_id": env_id, "counts": data})
+
+
+def cell(figures: dict[str, Any] | None) -> str:
+    """A rate with its ratio; a dash for what was not measured."""
+    if figures is None or figures["steps_per_second"] is None:
+        return "–"
+    return f"{number(figures['steps_per_second'])} ({times(figures['ratio'])})"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

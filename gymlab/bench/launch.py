@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,21 +36,31 @@ def run_worker(job: dict[str, Any], timeout: float) -> dict[str, Any]:
     """Run one job in a fresh process and give its answer."""
     command = [sys.executable, "-m", "gymlab.bench.worker", json.dumps(job)]
     what = f"{job['task']} with {job.get('library', 'gymlab')}"
-    try:
-        finished = subprocess.run(
-            command,
-            env=worker_environment(job["threads"]),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise WorkerFailure(f"{what}: no answer within {timeout:.0f} s; the process was ended.") from error
-    if finished.returncode != 0:
-        tail = "\n".join(finished.stderr.strip().splitlines()[-5:])
-        raise WorkerFailure(f"{what}: the process ended with code {finished.returncode}:\n{tail}")
-    return json.loads(finished.stdout.splitlines()[-1])
+    with subprocess.Popen(
+        command,
+        env=worker_environment(job["threads"]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            raise WorkerFailure(f"{what}: no answer within {timeout:g} s; the process was ended.") from error
+        finally:
+            end_group(process)
+    if process.returncode != 0:
+        tail = "\n".join(errors.strip().splitlines()[-5:])
+        raise WorkerFailure(f"{what}: the process ended with code {process.returncode}:\n{tail}")
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """End a process that leads a session of its own, with what it started: workers of environments may outlive it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def training_job(

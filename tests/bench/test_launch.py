@@ -1,5 +1,6 @@
 import subprocess
 
+import psutil
 import pytest
 
 from gymlab.bench.launch import WorkerFailure, busy_cores, run_worker, worker_environment
@@ -19,13 +20,16 @@ def test_a_worker_that_breaks_says_how():
         run_worker({"task": "no such task", "threads": None}, timeout=60)
 
 
-def test_a_worker_that_hangs_is_ended(monkeypatch):
-    def hang(*arguments, **options):
-        raise subprocess.TimeoutExpired("worker", options["timeout"])
-
-    monkeypatch.setattr(subprocess, "run", hang)
-    with pytest.raises(WorkerFailure, match="no answer within 5 s"):
-        run_worker({"task": "train", "library": "skrl", "threads": 1}, timeout=5)
+def test_a_worker_that_hangs_is_ended_with_all_it_started(monkeypatch, tmp_path):
+    # Stands in for the interpreter: starts a child, notes both, and waits.
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f"#!/bin/sh\nsleep 60 &\necho $$ $! > {tmp_path}/pids\nwait\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setattr("gymlab.bench.launch.sys.executable", str(stand_in))
+    with pytest.raises(WorkerFailure, match=r"no answer within 0.5 s"):
+        run_worker({"task": "train", "library": "skrl", "threads": 1}, timeout=0.5)
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_busy_cores_leaves_nothing_running(monkeypatch):

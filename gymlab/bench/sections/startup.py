@@ -32,13 +32,14 @@ def command(*arguments: str) -> list[str]:
 
 def measure(plan: Plan) -> Section:
     """Seconds to the help, seconds to the first update, peak memory of a training."""
-    help_seconds, update_seconds, memory = [], [], []
+    help_seconds, update_seconds, cpu_seconds, memory = [], [], [], []
     for repeat in range(plan.repeats):
         plan.say(f"start-up: {repeat + 1} of {plan.repeats}")
         help_seconds.append(watch(command("--help"), plan.timeout)["seconds"])
         with tempfile.TemporaryDirectory() as runs:
             trained = watch(training(runs), plan.timeout, runs=Path(runs))
         update_seconds.append(trained["first_update"])
+        cpu_seconds.append(trained["first_update_cpu"])
         memory.append(trained["peak_mb"])
     checks = [
         Check("gymlab --help, seconds", statistics.median(help_seconds), HELP_GOAL, at_least=False),
@@ -47,10 +48,16 @@ def measure(plan: Plan) -> Section:
     ]
     named = zip(checks, (help_seconds, update_seconds, memory), strict=True)
     lines = [[check.name, number(check.value), f"{number(min(each))} to {number(max(each))}"] for check, each in named]
-    table = Table("Start-up and memory", ["figure", "median", "range"], lines)
+    table = Table(
+        "Start-up and memory",
+        ["figure", "median", "range"],
+        lines,
+        f"CPU time to the first update: {number(statistics.median(cpu_seconds))} s.",
+    )
     data = {
         "help_seconds": statistics.median(help_seconds),
         "first_update_seconds": statistics.median(update_seconds),
+        "first_update_cpu_seconds": statistics.median(cpu_seconds),
         "peak_memory_mb": statistics.median(memory),
         "repeats": {"help_seconds": help_seconds, "first_update_seconds": update_seconds, "peak_memory_mb": memory},
     }
@@ -67,16 +74,17 @@ def watch(arguments: Sequence[str], timeout: float, runs: Path | None = None) ->
     started = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         process = psutil.Popen(arguments, env=worker_environment(None), stdout=subprocess.DEVNULL, stderr=errors)
-        peak, first_update = 0, None
+        peak, first_update, first_update_cpu = 0, None, None
         while process.poll() is None:
             elapsed = time.perf_counter() - started
             if elapsed > timeout:
                 process.kill()
                 process.wait()
                 raise WorkerFailure(f"gymlab {' '.join(arguments[3:])}: not done within {timeout:.0f} s.")
-            peak = max(peak, _resident_bytes(process))
+            memory, cpu = _used(process)
+            peak = max(peak, memory)
             if runs is not None and first_update is None and _has_row(runs):
-                first_update = elapsed
+                first_update, first_update_cpu = elapsed, cpu
             time.sleep(POLL_SECONDS)
         seconds = time.perf_counter() - started
         if process.returncode != 0:
@@ -85,14 +93,21 @@ def watch(arguments: Sequence[str], timeout: float, runs: Path | None = None) ->
             raise WorkerFailure(f"gymlab {' '.join(arguments[3:])} ended with code {process.returncode}:\n{tail}")
     if runs is not None and first_update is None:
         raise WorkerFailure(f"gymlab {' '.join(arguments[3:])} ended without a row in metrics.csv.")
-    return {"seconds": seconds, "first_update": first_update, "peak_mb": peak / 2**20}
+    return {
+        "seconds": seconds,
+        "first_update": first_update,
+        "first_update_cpu": first_update_cpu,
+        "peak_mb": peak / 2**20,
+    }
 
 
-def _resident_bytes(process: psutil.Popen) -> int:
+def _used(process: psutil.Popen) -> tuple[int, float]:
+    """Resident bytes and CPU seconds of a process; nothing when it has just ended."""
     try:
-        return process.memory_info().rss
+        times = process.cpu_times()
+        return process.memory_info().rss, times.user + times.system
     except psutil.NoSuchProcess:
-        return 0
+        return 0, 0.0
 
 
 def _has_row(runs: Path) -> bool:

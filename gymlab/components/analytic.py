@@ -183,9 +183,12 @@ class AnalyticGradient:
         squared = error * error
         if coefficients.clip_range_vf is not None:
             bound = np.float32(coefficients.clip_range_vf)
-            clipped_error = batch.values + np.clip(values - batch.values, -bound, bound) - batch.returns
+            move = values - batch.values
+            inside = np.abs(move) <= bound
+            clipped_error = batch.values + np.clip(move, -bound, bound) - batch.returns
             clipped_error *= clipped_error
-            error *= squared >= clipped_error
+            # Inside the bound both errors are one up to rounding, and the gradient flows whichever is the larger.
+            error *= inside | (squared >= clipped_error)
             np.maximum(squared, clipped_error, out=squared)
         d_values = error * (np.float32(coefficients.vf_coef) * scale)
         d_parameters = pullback(d_log_prob, -coefficients.ent_coef * float(scale))

@@ -93,9 +93,9 @@ def standardize_parts(x: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def explained_variance(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """1 - Var(targets - predictions) / Var(targets): 1 is perfect, 0 as good as the mean; NaN for constant targets."""
+    """1 - Var(targets - predictions) / Var(targets): 1 is perfect, 0 as good as the mean (and where targets are constant)."""
     variance = float(np.var(targets))
-    return float("nan") if variance == 0 else 1.0 - float(np.var(targets - predictions)) / variance
+    return 0.0 if variance == 0 else 1.0 - float(np.var(targets - predictions)) / variance
 
 
 def _discount(factor: float, stop: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from gymlab.buffers.collector import RolloutCollector
@@ -49,8 +49,8 @@ class PPOConfig(Config):
     # Rollout and minibatches
     n_steps: Annotated[int, Field(ge=1)] = 2048
     """Steps in each environment between updates."""
-    batch_size: Annotated[float, Field(gt=0)] = 64
-    """Rows of a minibatch; up to 1: a fraction of the rollout. It must divide n_envs x n_steps."""
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Rows of a minibatch; in a file, a number up to 1 is a fraction of the rollout. It divides n_envs x n_steps."""
     n_epochs: Annotated[int, Field(ge=1)] = 10
     """Passes over each rollout."""
 
@@ -122,30 +122,10 @@ class PPOConfig(Config):
         # A list is made a tuple here: strict validation refuses it once a validator has had it.
         return (value,) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
 
-    @model_validator(mode="after")
-    def _batch_divides_rollout(self) -> PPOConfig:
-        rollout, batch = self.rollout_size, self.minibatch_size
-        if batch != self.batch_size and self.batch_size > 1:
-            raise ValueError(f"batch_size: {self.batch_size} is neither a whole number nor a fraction up to 1.")
-        if rollout % batch:
-            near = min(
-                (size for size in range(1, rollout + 1) if rollout % size == 0), key=lambda size: abs(size - batch)
-            )
-            raise ValueError(
-                f"batch_size: {batch} does not divide the rollout of n_envs x n_steps = {self.n_envs} x {self.n_steps} = {rollout} rows. "
-                f"Nearest that does: {near}."
-            )
-        return self
-
     @property
     def rollout_size(self) -> int:
         """Rows of a full rollout."""
         return self.n_envs * self.n_steps
-
-    @property
-    def minibatch_size(self) -> int:
-        """Rows of a minibatch, with fractions resolved."""
-        return int(self.batch_size) if self.batch_size > 1 else max(1, int(self.rollout_size * self.batch_size))
 
 
 @register_workflow("ppo")
@@ -338,7 +318,7 @@ class PPO(Workflow):
     def _fit(self, columns: Minibatch, rows: np.ndarray, total: int, epochs: int, *, standardize_each: bool) -> bool:
         """Minibatch steps over `rows` of the columns; True when target_kl ended them early."""
         hp, log = self.hyperparameters, self.log
-        bounds = cut(len(rows), self.config.minibatch_size, total)
+        bounds = cut(len(rows), self.config.batch_size, total)
         for _ in range(epochs):
             order = self.generators["shuffle"].permutation(rows)
             for batch in self.gatherer.minibatches(columns, order, bounds, standardize_each=standardize_each):
@@ -403,7 +383,7 @@ class PPO(Workflow):
     def describe(self) -> dict[str, Any]:
         """Derived numbers: parameters, rollout, minibatches, updates per step, memory."""
         config = self.config
-        minibatches = config.rollout_size // config.minibatch_size
+        minibatches = len(cut(config.rollout_size, config.batch_size, config.rollout_size)) - 1
         updates = minibatches * config.n_epochs
         numbers: dict[str, Any] = {
             f"parameters/{name}": count_parameters(module) for name, module in self.modules.items()
@@ -411,7 +391,7 @@ class PPO(Workflow):
         numbers |= {f"parameters/policy/{part}": place.stop - place.start for part, place in self.flat.parts().items()}
         numbers |= {
             "rollout_rows": config.rollout_size,
-            "minibatch_rows": config.minibatch_size,
+            "minibatch_rows": config.batch_size,
             "minibatches_per_epoch": minibatches,
             "updates_per_rollout": updates,
             "updates_per_env_step": updates / config.rollout_size,

@@ -21,7 +21,7 @@ SPACES = {
 }
 
 
-def setting(space, *, masked=False, size=48, **network_settings):
+def setting(space, *, masked=False, size=400, **network_settings):
     """A network whose policy has moved away from the one that acted, and a batch that meets every branch of the loss."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
@@ -43,6 +43,7 @@ def setting(space, *, masked=False, size=48, **network_settings):
     actions = distribution.sample(parameters, distribution.noise(rng, (size,)))
     old = distribution.log_prob(parameters, actions) + rng.normal(scale=0.4, size=size).astype(np.float32)
     advantages, returns, value_moves = rng.normal(size=(3, size)).astype(np.float32)
+    value_moves[::2] *= 0.05  # half of the values within the clip range, half outside
     batch = Minibatch(x, actions, old, advantages, returns, values + 0.5 * value_moves, masks)
     return network, flat, distribution, batch
 
@@ -123,7 +124,7 @@ def test_batches_of_changing_size():
     gradient(batch, coefficients)
     whole = flat.gradient.clone()
     halves = []
-    for part in (slice(0, 24), slice(24, 48)):
+    for part in (slice(0, 200), slice(200, 400)):
         columns = (batch.observations, batch.actions, batch.log_probs, batch.advantages, batch.returns, batch.values)
         gradient(Minibatch(*(column[part] for column in columns)), coefficients)
         halves.append(flat.gradient.clone())

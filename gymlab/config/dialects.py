@@ -83,7 +83,7 @@ def merge(lower: Located, upper: Located) -> Located:
     return result
 
 
-def translate(tree: Located, schema: type[BaseModel]) -> Located:
+def translate(tree: Located, schema: type[BaseModel], place: str) -> Located:
     """Values in canonical form: schedules joined, older values renamed, null for "not set" removed."""
     result = _join_schedules(tree)
     for key in list(result):
@@ -98,7 +98,7 @@ def translate(tree: Located, schema: type[BaseModel]) -> Located:
         if key == "resize_obs" and isinstance(value, int) and not isinstance(value, bool):
             value = [value, value]
         if key == "env_wrappers":
-            value = _wrappers(value, located(tree, key, "env_wrappers"))
+            value = _wrappers(value, located(tree, key, place))
         if value is None and not accepts_none(annotation) and key in schema.model_fields:
             del result[key]
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,9 @@ def to_yaml(config: Config) -> str:
         value = data.pop(key, None)
         if key in type(config).model_fields and value != default_of(type(config), key):
             data[key] = value
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    # A reader takes some unprintable characters for line ends, so a text that holds any is escaped.
+    printable = json.dumps(data, ensure_ascii=False).isprintable()
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=printable, width=120)
 
 
 def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymlab.config.compose import Choice, compose, lift_groups, split_choices
 from gymlab.config.derive import check_schedules, derive
-from gymlab.config.dialects import merge, rename, set_dotted, translate
+from gymlab.config.dialects import canonical_name, merge, rename, set_dotted, translate
 from gymlab.config.environment_files import Library, Section, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
@@ -102,7 +102,7 @@ def resolve(
     others: tuple[SchemaOf, Sequence[str]] | None = None,
 ) -> Config:
     """A renamed tree into the schema: values translated and derived, unknown keys refused, types and rules checked."""
-    tree = translate(tree, schema)
+    tree = translate(tree, schema, place)
     _check_fields(tree, schema, place, notices, others)
     derive(tree, schema, place, notices, fit_batch=fit_batch)
     training = tree.get("training")
@@ -255,7 +255,7 @@ def _lay_on_top(
         tree = _override(tree, text, notices)
     for text in env_kwargs:
         key, value = split_override(text, "--env-kwargs")
-        set_dotted(tree, f"env_kwargs.{key}", parse_value(value), "--env-kwargs")
+        tree = _set(tree, f"env_kwargs.{key}", parse_value(value), Where(COMMAND_LINE, 0), notices)
     return tree
 
 
@@ -284,6 +284,7 @@ def _set(tree: Located, key: str, value: Any, where: Where, notices: list[str]) 
         key = "max_env_steps"
     if "." in key:
         set_dotted(tree, key, value, f"{where}, {key!r}")
+        tree.where[canonical_name(key.partition(".")[0])] = where
         return tree
     layer = Located()
     layer.put(key, value, where)

@@ -74,7 +74,7 @@ def _explain(error: ValidationError, model: type[BaseModel], values: Mapping[str
 def _sentence(problem: Any, model: type[BaseModel], values: Mapping[str, Any]) -> str:
     """One finding: what is wrong with which key, and what would be right."""
     kind, given, context = problem["type"], problem["input"], problem.get("ctx", {})
-    path = _path(problem["loc"], values)
+    path = _path(problem["loc"], values, missing=kind == "missing")
     name = ".".join(path)
     if kind == "value_error":
         message = str(context.get("error", problem["msg"])).rstrip(".")
@@ -97,16 +97,16 @@ def _sentence(problem: Any, model: type[BaseModel], values: Mapping[str, Any]) -
     return f"`{name}` expects {expected}, got {describe_value(given)}. {near}".rstrip()
 
 
-def _path(location: Iterable[Any], values: Any) -> list[str]:
+def _path(location: tuple[Any, ...], values: Any, *, missing: bool) -> list[str]:
     """Key path of an error: pydantic puts the members of unions in between, which the values know nothing of."""
     steps: list[str] = []
     node = values
-    for step in location:
+    for position, step in enumerate(location):
         if (isinstance(node, Mapping) and step in node) or (
-            isinstance(node, list) and isinstance(step, int) and step < len(node)
+            isinstance(node, list | tuple) and isinstance(step, int) and step < len(node)
         ):
             node = node[step]
-        elif steps and not (isinstance(node, Mapping | list) and node is not values):
+        elif not (missing and position == len(location) - 1):
             continue
         steps.append(str(step))
     return steps

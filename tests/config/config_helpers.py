@@ -1,0 +1,56 @@
+"""Small algorithm schemas, and `load` with them."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gymlab.config import Loaded, load
+from gymlab.config.schema import Config, Scalar
+
+ALGORITHMS = ["ppo", "q_learning", "reinforce"]
+
+
+class SmallPPO(Config):
+    n_steps: int = 2048
+    batch_size: int = 64
+    n_epochs: int = 10
+    policy_lr: Scalar = 3e-4
+    gamma: Scalar = 0.99
+    gae_lambda: Scalar = 0.95
+    clip_range: Scalar = 0.2
+    clip_range_vf: Scalar | None = None
+    ent_coef: Scalar = 0.0
+    target_kl: float | None = None
+    normalize_advantages: Literal["off", "batch", "rollout"] = "batch"
+    optimizer: Literal["adam", "adamw", "sgd"] = "adamw"
+    policy: str = "mlp"
+    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
+    model_id: str | None = None
+    hidden_dims: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    returns_type: str = "gae:rtg"
+    advantages_type: str = "gae"
+    policy_targets: Literal["returns", "advantages"] = "advantages"
+
+
+class SmallReinforce(Config):
+    n_steps: int = 2048
+    batch_size: int = 2048
+    policy_lr: Scalar = 1e-2
+    gamma: Scalar = 0.99
+    policy_targets: Literal["returns", "advantages"] = "returns"
+
+
+class SmallQLearning(Config):
+    epsilon: Scalar = 0.1
+
+
+SCHEMAS = {"ppo": SmallPPO, "q_learning": SmallQLearning, "reinforce": SmallReinforce}
+
+
+def schema_of(name: str) -> type[Config]:
+    return SCHEMAS[name]
+
+
+def load_experiment(experiment: str | None, *overrides: str, **options: Any) -> Loaded:
+    return load(experiment, overrides, schema_of=schema_of, algorithms=ALGORITHMS, **options)

@@ -1,0 +1,228 @@
+"""Where experiments are found, and what a section inherits."""
+
+import pytest
+from config_helpers import load_experiment
+
+from gymlab.errors import ConfigError
+
+
+def test_base_by_underscore_base(conf, write):
+    write("environments/CartPole-v1.yaml", "_base: {env_id: CartPole-v1, n_envs: 3, seed: 5}\nppo: {n_envs: 4}\n")
+    config = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (config.n_envs, config.seed) == (4, 5)
+
+
+def test_base_by_a_named_anchor(conf, write):
+    write("environments/CartPole-v1.yaml", "_env: &env {env_id: CartPole-v1, n_envs: 3}\nppo: {<<: *env, seed: 1}\n")
+    config = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (config.env_id, config.n_envs, config.seed) == ("CartPole-v1", 3, 1)
+
+
+def test_base_by_fields_at_the_root(conf, write):
+    write(
+        "environments/CartPole-v1.yaml",
+        """
+env_id: CartPole-v1
+n_envs: 2
+policy_lr: {start: 1e-3, end: 1e-4, to: 5000}
+env_kwargs: {sutton_barto_reward: true}
+policy_kwargs: {channels: [32, 64]}
+spec: {returns: {threshold_solved: 400}}
+ppo: {}
+""",
+    )
+    config = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (config.n_envs, config.policy_lr.end, config.solved_threshold) == (2, 1e-4, 400)
+    assert (config.env_kwargs, config.policy_kwargs) == ({"sutton_barto_reward": True}, {"channels": [32, 64]})
+
+
+def test_root_fields_that_are_mappings_are_no_variants(conf, write):
+    write(
+        "environments/Mine-v0.yaml",
+        "env_id: CartPole-v1\nspec: {a: 1}\nenv_kwargs: {}\npolicy_kwargs: {}\n"
+        "learning_rate: {start: 1}\noptimizers: {}\nppo: {}\nppo_two: {algo_id: ppo}\n_hidden: {}\n",
+    )
+    with pytest.raises(ConfigError, match=r"It has: ppo, ppo_two\.$"):
+        load_experiment("Mine-v0:nothing", config_dir=conf)
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "ALE-Pong-v5", "my_project", "pong_file"])
+def test_lookup_by_env_id_project_id_and_stem(conf, write, name):
+    write("environments/pong_file.yaml", "env_id: ALE/Pong-v5\nproject_id: my_project\nppo: {seed: 7}\n")
+    assert load_experiment(f"{name}:ppo", config_dir=conf).config.seed == 7
+
+
+def test_a_slash_is_a_dash_in_a_file_name(conf, write):
+    write("environments/ALE-Pong-v5.yaml", "env_id: ALE/Pong-v5\nppo: {}\n")
+    config = load_experiment("ALE/Pong-v5:ppo", config_dir=conf).config
+    assert (config.env_id, config.project_id, config.variant) == ("ALE/Pong-v5", "ALE-Pong-v5", "ppo")
+
+
+def test_files_in_folders_are_found(conf, write):
+    write(
+        "environments/classic/cartpole_standard.yaml", "CartPole-v1_ppo: {env_id: CartPole-v1, algo_id: ppo, seed: 9}\n"
+    )
+    config = load_experiment("cartpole_standard:CartPole-v1_ppo", config_dir=conf).config
+    assert (config.seed, config.variant) == (9, "ppo")
+
+
+def test_a_directory_without_environments_holds_the_files_itself(tmp_path):
+    (tmp_path / "CartPole-v1.yaml").write_text("env_id: CartPole-v1\nppo: {seed: 8}\n")
+    assert load_experiment("CartPole-v1:ppo", config_dir=tmp_path).config.seed == 8
+
+
+def test_algo_id_defaults_to_the_name_of_the_section(conf, write):
+    write(
+        "environments/FrozenLake-v1.yaml",
+        "env_id: FrozenLake-v1\nreinforce: {}\nqlearning: {epsilon: 0.2}\nother: {}\nold: {algo_id: qlearning}\n",
+    )
+    assert load_experiment("FrozenLake-v1:reinforce", config_dir=conf).config.algo_id == "reinforce"
+    for variant in ("qlearning", "q_learning"):
+        config = load_experiment(f"FrozenLake-v1:{variant}", config_dir=conf).config
+        assert (config.algo_id, config.epsilon) == ("q_learning", 0.2)
+    assert load_experiment("FrozenLake-v1:old", config_dir=conf).config.algo_id == "q_learning"
+    with pytest.raises(ConfigError, match=r"FrozenLake-v1.yaml, variant other: has no algo_id"):
+        load_experiment("FrozenLake-v1:other", config_dir=conf)
+
+
+def test_an_unknown_algorithm_in_a_file(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nmine: {algo_id: pp0}\n")
+    with pytest.raises(
+        ConfigError, match=r"CartPole-v1.yaml:2, variant mine: unknown algorithm 'pp0'. Did you mean 'ppo'"
+    ):
+        load_experiment("CartPole-v1:mine", config_dir=conf)
+
+
+def test_inherits_a_name_or_a_list(conf, write):
+    write(
+        "environments/CartPole-v1.yaml",
+        """
+env_id: CartPole-v1
+__one: {seed: 1, n_envs: 1, gamma: 0.9}
+__two: {inherits: __one, seed: 2}
+ppo: {inherits: __two, gamma: 0.8}
+both: {algo_id: ppo, inherits: [__two, __one]}
+""",
+    )
+    ppo = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (ppo.seed, ppo.n_envs, ppo.gamma) == (2, 1, 0.8)
+    both = load_experiment("CartPole-v1:both", config_dir=conf).config
+    assert (both.seed, both.gamma) == (1, 0.9)
+
+
+def test_inherits_from_another_file(conf, write):
+    write(
+        "environments/CartPole-v1.yaml",
+        "__CartPole-v1: {env_id: CartPole-v1, seed: 11}\nppo: {inherits: __CartPole-v1}\n",
+    )
+    write(
+        "environments/CartPole-v1_shaped.yaml",
+        "CartPole-v1_shaped_ppo: {inherits: __CartPole-v1, algo_id: ppo, n_envs: 2}\n",
+    )
+    config = load_experiment("CartPole-v1_shaped:ppo", config_dir=conf).config
+    assert (config.env_id, config.seed, config.n_envs, config.variant) == ("CartPole-v1", 11, 2, "ppo")
+
+
+def test_circular_inheritance_shows_the_circle(conf, write):
+    write(
+        "environments/CartPole-v1.yaml",
+        "env_id: CartPole-v1\nppo: {inherits: a}\na: {inherits: b}\nb: {inherits: a}\n",
+    )
+    circle = r"Circular inheritance: CartPole-v1.yaml:a -> CartPole-v1.yaml:b -> CartPole-v1.yaml:a\."
+    with pytest.raises(ConfigError, match=circle):
+        load_experiment("CartPole-v1:ppo", config_dir=conf)
+
+
+def test_an_unknown_parent(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\n_base_env: {}\nppo: {inherits: _bse_env}\n")
+    with pytest.raises(
+        ConfigError, match=r"CartPole-v1.yaml:3, variant ppo: inherits '_bse_env'.*Did you mean '_base_env'"
+    ):
+        load_experiment("CartPole-v1:ppo", config_dir=conf)
+
+
+def test_legacy_hyperparameter_files(conf, write):
+    write(
+        "hyperparams/ppo.yaml",
+        """
+_base_simple_env:
+  policy: 'MlpPolicy'
+  n_timesteps: !!float 1e5
+CartPole-v1:
+  inherit_from: _base_simple_env
+  n_envs: 8
+  n_steps: 32
+  batch_size: 256
+  learning_rate: lin_0.001
+CartPole-v1_normalized:
+  inherit_from: CartPole-v1
+  env_id: CartPole-v1
+  normalize: true
+ALE/Pong-v5:
+  n_envs: 2
+a: {inherit_from: b}
+b: {inherit_from: a}
+""",
+    )
+    (conf / "environments").rmdir()
+    normalized = load_experiment("CartPole-v1_normalized:ppo", config_dir=conf).config
+    assert (normalized.env_id, normalized.algo_id, normalized.variant) == ("CartPole-v1", "ppo", "ppo")
+    assert (normalized.max_env_steps, normalized.normalize_obs, normalized.policy_lr.start) == (
+        100_000,
+        "rolling",
+        1e-3,
+    )
+    assert load_experiment("ALE/Pong-v5:ppo", config_dir=conf).config.env_id == "ALE/Pong-v5"
+    with pytest.raises(ConfigError, match="Circular inheritance"):
+        load_experiment("a:ppo", config_dir=conf)
+
+
+def test_a_users_variant_is_added_to_ours_and_one_of_the_same_name_replaces_it(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nppo: {seed: 99}\nppo_mine: {algo_id: ppo, seed: 98}\n")
+    assert load_experiment("CartPole-v1:ppo_mine", config_dir=conf).config.seed == 98
+    replaced = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (replaced.seed, replaced.max_env_steps) == (99, None)
+    assert load_experiment("CartPole-v1:ppo_pixels", config_dir=conf).config.frame_stack == 4
+
+
+def test_conf_of_the_current_directory_lies_between(conf, write, empty_directory):
+    here = empty_directory / "conf" / "environments"
+    here.mkdir(parents=True)
+    (here / "CartPole-v1.yaml").write_text("env_id: CartPole-v1\nppo: {seed: 50}\nlocal: {algo_id: ppo, seed: 51}\n")
+    assert load_experiment("CartPole-v1:ppo").config.seed == 50
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nppo: {seed: 60}\n")
+    assert load_experiment("CartPole-v1:ppo", config_dir=conf).config.seed == 60
+    assert load_experiment("CartPole-v1:local", config_dir=conf).config.seed == 51
+
+
+def test_a_variant_without_a_spec_gets_the_one_of_its_environment(conf, write):
+    write("environments/mine.yaml", "env_id: CartPole-v1\nppo: {}\n")
+    assert load_experiment("mine:ppo", config_dir=conf).config.solved_threshold == 475
+    write("environments/mine.yaml", "env_id: CartPole-v1\nspec: {returns: {threshold_solved: 100}}\nppo: {}\n")
+    assert load_experiment("mine:ppo", config_dir=conf).config.solved_threshold == 100
+
+
+def test_an_older_spec_file_beside_it(conf, write):
+    write("environments/mine.yaml", "env_id: CartPole-v1\nppo: {}\n")
+    write("environments/mine.spec.yaml", "description: old\nreturns: {threshold_solved: 123}\n")
+    assert load_experiment("mine:ppo", config_dir=conf).config.solved_threshold == 123
+
+
+def test_a_broken_file_that_was_not_asked_for_is_passed_over_with_a_notice(conf, write):
+    write("environments/broken.yaml", "a: [1\n")
+    write("environments/good.yaml", "env_id: CartPole-v1\nproject_id: wanted\nppo: {}\n")
+    loaded = load_experiment("wanted:ppo", config_dir=conf)
+    assert [notice for notice in loaded.notices if "Passed over" in notice and "broken.yaml" in notice]
+    with pytest.raises(ConfigError, match=r"broken.yaml:\d: is not valid YAML"):
+        load_experiment("broken:ppo", config_dir=conf)
+
+
+def test_a_config_dir_that_is_none(tmp_path):
+    with pytest.raises(ConfigError, match="no such directory"):
+        load_experiment("CartPole-v1:ppo", config_dir=tmp_path / "nowhere")
+
+
+def test_a_section_without_an_environment(conf, write):
+    write("environments/mine.yaml", "ppo: {seed: 1}\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml, variant ppo: has no env_id"):
+        load_experiment("mine:ppo", config_dir=conf)

@@ -1,0 +1,65 @@
+"""The YAML that ships."""
+
+import pytest
+from config_helpers import load_experiment
+
+from gymlab.config import discover
+from gymlab.config.environment_files import PACKAGE_CONF
+from gymlab.config.yaml_reader import read_yaml
+
+SHIPPED = [name for entry in discover() for name in entry.experiments]
+THRESHOLDS = {
+    "CartPole-v1": 475,
+    "Acrobot-v1": -100,
+    "MountainCar-v0": -110,
+    "FrozenLake-v1": 0.70,
+    "Taxi-v4": 7.5,
+    "CliffWalking-v1": -13,
+    "LunarLander-v3": 200,
+    "LunarLanderContinuous-v3": 200,
+    "Bandit-v0": 9,
+    "Pendulum-v1": -200,
+    "BipedalWalker-v3": 300,
+    "CarRacing-v3": 900,
+    "Blackjack-v1": None,
+}
+
+
+@pytest.mark.parametrize(("name", "threshold"), THRESHOLDS.items())
+def test_thresholds(name, threshold):
+    assert load_experiment(f"{name}:ppo").config.solved_threshold == threshold
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_each_loads_without_a_notice_and_evaluates_ten_to_twenty_times(name):
+    loaded = load_experiment(name)
+    config = loaded.config
+    assert loaded.notices == ()
+    epochs = config.max_env_steps / (config.n_envs * config.n_steps)
+    assert 10 <= epochs / config.eval_freq_epochs <= 20
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_each_is_written_under_canonical_names(name):
+    from gymlab.config.names import ALIASES, RETIRED, TRANSLATED
+
+    document = read_yaml(PACKAGE_CONF / "environments" / f"{name.partition(':')[0]}.yaml")
+    for mapping in (document, document[name.partition(":")[2]]):
+        assert not set(mapping) & {*ALIASES, *RETIRED, *TRANSLATED}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_each_environment_exists_in_gymnasium(name):
+    from gymnasium import registry
+
+    config = load_experiment(name).config
+    assert config.env_id in registry or config.env_id.startswith("Bandit")
+    for key in ("description", "action_space", "observation_space", "rewards", "returns"):
+        assert config.spec.model_dump()[key], key
+
+
+def test_cartpole_is_the_rl_zoo_row():
+    config = load_experiment("CartPole-v1:ppo").config
+    assert (config.n_envs, config.n_steps, config.batch_size, config.n_epochs) == (8, 32, 256, 20)
+    assert (config.gamma, config.gae_lambda, config.ent_coef, config.max_env_steps) == (0.98, 0.8, 0.0, 100_000)
+    assert (config.policy_lr.start, config.policy_lr.end, config.clip_range.start) == (1e-3, 0.0, 0.2)

@@ -196,7 +196,7 @@ class SeedTrainer:
 
 
 def train_seeds(arguments: argparse.Namespace, command: str) -> int:
-    """Train each seed, then show the table; not 0 when a seed failed or the training was stopped."""
+    """Train each seed, then show the table; 0 when every seed came to its end."""
     from gymlab.api import resolve
     from gymlab.cli.train import train_keywords
     from gymlab.engine.run import runs_directory
@@ -225,7 +225,7 @@ def train_seeds(arguments: argparse.Namespace, command: str) -> int:
         _show(summary)
     if trainer.stopped_by is not None:
         return 128 + trainer.stopped_by
-    return 1 if any(run.status == "failed" for run in runs) else 0
+    return 0 if all(run.status == "finished" for run in runs) else 1
 
 
 def summarize(runs: list[SeedRun]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def history_of(records):
 
 @pytest.fixture
 def offline_run(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("HF_TOKEN", CANARY)
     config = {"env_id": "ALE/Pong-v5", "seed": 3, "hub": {"token": "canary-by-key"}, "note": f"uses {CANARY}"}
@@ -66,6 +66,7 @@ def offline_run(tmp_path, monkeypatch):
     sink.log({ENV_STEPS: 2048, "val/roll/ep_rew/mean": 18.25}, 2048)
     sink.log_video(tmp_path / "a.mp4", "val/video", 2048)
     sink.close()
+    wandb.teardown()  # its service writes the last records after `finish`; a process that ends waits for it likewise
     return tmp_path
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from gymlab.config.dialects import rename
 from gymlab.config.environment_files import PACKAGE_CONF
+from gymlab.config.validation import located
 from gymlab.config.wording import hint
 from gymlab.config.yaml_reader import Located, read_yaml
 from gymlab.errors import ConfigError
@@ -27,6 +28,11 @@ class Choice:
     group: str
     name: str
 
+    def path(self, roots: Sequence[Path]) -> Path | None:
+        """The file that is taken: the strongest root's."""
+        files = [root / self.group.partition("@")[0] / f"{self.name}.yaml" for root in roots]
+        return next((file for file in files if file.is_file()), None)
+
 
 def split_choices(overrides: Sequence[str], roots: Sequence[Path]) -> tuple[list[Choice], list[str]]:
     """Overrides that choose a file of a group, and the others."""
@@ -38,7 +44,7 @@ def split_choices(overrides: Sequence[str], roots: Sequence[Path]) -> tuple[list
         directory = group.partition("@")[0]
         if not equals or "." in directory or directory in _NOT_GROUPS or not _is_group(directory, roots):
             values.append(text)
-        elif any((root / directory / f"{value}.yaml").is_file() for root in roots):
+        elif ".." not in value and Choice(group, value).path(roots) is not None:
             choices.append(Choice(group, value))
         elif directory in ("params", "components"):
             values.append(text)
@@ -72,7 +78,7 @@ def compose(own: Located, choices: Sequence[Choice], roots: Sequence[Path], plac
     if not isinstance(defaults, list):
         raise ConfigError(f"{place}: `defaults` is a list such as [/workflow: ppo, _self_], got {defaults!r}.")
     _guard(roots)
-    _guard_defaults({"defaults": defaults}, place)
+    _guard_defaults(own, place)
     fields = {key: value for key, value in own.items() if key != "defaults"}
     added = [choice for choice in choices if not _listed(choice, defaults)]
     listed = [_replaced(entry, choices) for entry in defaults]
@@ -111,10 +117,17 @@ def _guard(roots: Sequence[Path]) -> None:
 
 
 def _guard_defaults(document: Mapping[str, Any], place: str) -> None:
-    """Hydra resolves references in a defaults list by itself, with all of OmegaConf's functions: none are let through."""
+    """Hydra resolves references in a defaults list with all of OmegaConf's functions, and what lands under `hydra`
+    configures Hydra itself (its callbacks are code): neither is let through."""
     for entry in document.get("defaults") or []:
         if "${" in str(entry):
             raise ConfigError(f"{place}: the defaults list holds the reference {entry!r}; write the name out.")
+        if "hydra" in str(entry) or ".." in str(entry):
+            raise ConfigError(f"{place}: the entry {entry!r} of the defaults list leads outside the config groups.")
+    if "hydra" in document:
+        raise ConfigError(
+            f"{located(document, 'hydra', place)}: `hydra` is refused: an experiment does not set up Hydra."
+        )
 
 
 def _compose_with_hydra(

@@ -75,8 +75,8 @@ def load(
     schema = schema_of(tree["algo_id"])
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
     config = resolve(tree, schema, section.place, notices, fit_batch=debugger, others=(schema_of, algorithms))
-    sources = (str(section.path),) if section.path else ()
-    return Loaded(config, tuple(dict.fromkeys(notices)), sources)
+    sources = [section.path, *(choice.path(library.roots) for choice in choices)]
+    return Loaded(config, tuple(dict.fromkeys(notices)), tuple(str(path) for path in sources if path is not None))
 
 
 def _start(
@@ -121,9 +121,12 @@ def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[st
     path = Path(name)
     if path.suffix in (".yaml", ".yml", ".json"):
         return _section_of_path(path, algo, library)
-    if algo is not None:
-        return _section_with_algorithm(name, algorithm_name(algo), library, algorithms)
     environment, colon, variant = name.rpartition(":")
+    if algo is not None:
+        if colon and variant != algo and next(library.matching(environment), None) is not None:
+            raise ConfigError(f"{name!r} names the variant {variant}, and --algo names {algo}: give one of the two.")
+        of_file = environment if colon and variant == algo else name
+        return _section_with_algorithm(of_file, algorithm_name(algo), library, algorithms)
     if not colon:
         raise _incomplete(name, library)
     for candidate in _current(environment, library.notices):
@@ -191,8 +194,10 @@ def _unknown(environment: str, variant: str, library: Library, algorithms: Seque
     """The error for a variant or an environment that no file has."""
     variants = _variants(environment, library)
     if variants:
-        near = hint(variant, variants)
-        return ConfigError(f"{environment} has no variant {variant!r}. {near}It has: {', '.join(variants)}.")
+        text = f"{environment} has no variant {variant!r}. {hint(variant, variants)}It has: {', '.join(variants)}."
+        if algorithm_name(variant) in algorithms:
+            text += f" `gymlab train {environment} --algo {algorithm_name(variant)}` starts from its base."
+        return ConfigError(text)
     names = _environment_names(library)
     advice = did_you_mean(environment, names) or "`gymlab list` shows all experiments."
     if algorithm_name(variant) in algorithms:

@@ -211,6 +211,34 @@ def test_secrets_are_not_read(groups, write, monkeypatch):
         load_experiment("experiment=carracing", config_dir=groups)
 
 
+EVIL = "{callbacks: {evil: {_target_: os.mkdir, path: ran}}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "experiment"),
+    [
+        ("workflow/tiny.yaml", f"# @package _global_\nhydra: {EVIL}\nalgo_id: ppo\n", "experiment=carracing"),
+        ("workflow/tiny.yaml", f"# @package hydra\n{EVIL}\n", "experiment=carracing"),
+        ("workflow/tiny.yaml", "defaults: [/workflow@hydra.callbacks: wide]\nname: ppo\n", "experiment=carracing"),
+        ("workflow/tiny.yaml", "defaults: [/workflow: ../../secret]\nname: ppo\n", "experiment=carracing"),
+        ("environments/Evil.yaml", f"env_id: CartPole-v1\nppo: {{defaults: [], hydra: {EVIL}}}\n", "Evil:ppo"),
+    ],
+)
+def test_an_experiment_does_not_set_up_hydra(groups, write, empty_directory, name, text, experiment):
+    write(name, text)
+    with pytest.raises(ConfigError):
+        load_experiment(experiment, config_dir=groups)
+    assert not (empty_directory / "ran").exists()
+
+
+def test_sources_name_the_files(groups):
+    loaded = load_experiment("experiment=carracing", "workflow=wide", config_dir=groups)
+    assert loaded.sources == (
+        str(groups.resolve() / "experiment" / "carracing.yaml"),
+        str(groups.resolve() / "workflow" / "wide.yaml"),
+    )
+
+
 def test_limits_hold_for_group_files(groups, write):
     bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
         f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)

@@ -71,6 +71,14 @@ def test_a_continuous_lander_is_reached_by_its_name():
     assert load_experiment("LunarLander-v3:ppo").config.env_kwargs == {}
 
 
+def test_a_variant_and_an_algorithm_that_disagree():
+    with pytest.raises(ConfigError, match="names the variant ppo, and --algo names reinforce: give one of the two"):
+        load_experiment("CartPole-v1:ppo", algo="reinforce")
+    assert load_experiment("CartPole-v1:ppo", algo="ppo").config.variant == "ppo"
+    with pytest.raises(ConfigError, match=r"`gymlab train CartPole-v1 --algo reinforce` starts from its base"):
+        load_experiment("CartPole-v1:reinforce")
+
+
 def test_overrides():
     config = load_experiment(
         "CartPole-v1:ppo",

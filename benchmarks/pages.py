@@ -18,7 +18,9 @@ SHOWN_RUN = ROOT / "runs" / "verify" / "cartpole-v1-ppo-s0"
 def main() -> int:
     """Write every generated part; what cannot be made yet (no verified run) is said and left as it is."""
     write_reference()
-    table = re.search(r"^\| experiment.*?(?=\n\n)", (ROOT / "docs" / "results.md").read_text(), re.DOTALL | re.MULTILINE)
+    table = re.search(
+        r"^\| experiment.*?(?=\n\n)", (ROOT / "docs" / "results.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     assert table is not None, "docs/results.md holds no table; run `make verify` first"
     fill(ROOT / "README.md", "results", table[0])
     video = SHOWN_RUN / "videos" / "final.mp4"
@@ -33,14 +35,23 @@ def fill(page: Path, name: str, text: str) -> None:
     """Replace what stands between the page's two markers."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     content = page.read_text()
-    assert begin in content and end in content, f"{page} has no markers {begin} ... {end}"
+    if begin not in content or end not in content:
+        raise SystemExit(f"{page} has no markers {begin} ... {end}")
     head, rest = content.split(begin, 1)
     page.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}")
 
 
 def write_reference() -> None:
     """docs/reference.md: every setting with its type, default and meaning, from the docstrings of the config classes."""
-    lines = ["# Settings", "", "Written by `make docs` from the config classes.", "", "## Every experiment", "", *rows(Config)]
+    lines = [
+        "# Settings",
+        "",
+        "Written by `make docs` from the config classes.",
+        "",
+        "## Every experiment",
+        "",
+        *rows(Config),
+    ]
     for name in workflow_names():
         schema = find_workflow(name).Config
         lines += ["", f"## {name}", "", *rows(schema, without=set(Config.model_fields))]
@@ -52,7 +63,12 @@ def rows(schema: type[Config], without: set[str] = frozenset()) -> list[str]:  #
     found = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for field in describe_fields(schema):
         if field.name not in without:
-            cells = (f"`{field.name}`", field.type, "required" if field.required else f"`{field.default}`", field.description)
+            cells = (
+                f"`{field.name}`",
+                field.type,
+                "required" if field.required else f"`{field.default}`",
+                field.description,
+            )
             found.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return found
 

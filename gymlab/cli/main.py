@@ -27,7 +27,7 @@ EXIT_CODES = """exit codes:
   0    done
   1    an error inside gymlab or an environment (with a traceback), or a seed of several that failed
   2    something you can put right: the message names it and the fix
-  130  stopped by Ctrl-C (a training has saved itself); 143 likewise by SIGTERM
+  130  interrupted by Ctrl-C (a training alone saves itself on Ctrl-C or SIGTERM and ends with 0)
   141  the program that read the output has gone"""
 
 

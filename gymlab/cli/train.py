@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import signal
 from typing import TYPE_CHECKING, Any
 
 from gymlab.cli.arguments import add_experiment, add_json, add_runs_directory, resolve_keywords
@@ -23,8 +22,6 @@ EXAMPLES = """  gymlab train                                          Bandit-v0:
   gymlab train CartPole-v1:ppo --init-from-run @last/@best
   gymlab train my_package.envs:Maze-v0 --algo ppo       an environment of your own
   gymlab train --list-envs cart                         what can be trained"""
-
-SIGNAL_EXIT = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,12 +119,4 @@ def _train(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         show_json(run_summary(finished))
-    return _exit_code(finished)
-
-
-def _exit_code(run: Run) -> int:
-    """0 for a run that came to its end, 128 + the signal for one that was asked to stop."""
-    if run.status != "stopped":
-        return 0
-    asked = str(run.record.get("reason", "")).removeprefix("stopped by ")
-    return SIGNAL_EXIT + (signal.Signals[asked] if asked in signal.Signals.__members__ else signal.SIGINT)
+    return 0

@@ -73,6 +73,7 @@ class Orchestrator:
         """Train until the curriculum, the budget, a callback or a signal ends it; says which."""
         self._start = time.perf_counter()
         self._cpu_start = time.process_time()
+        self.monitor.set_phase(self._phase_name)
         for callback in self.callbacks:
             callback.on_start(self)
         while self.stop_reason is None:
@@ -87,12 +88,17 @@ class Orchestrator:
             if self.scheduler.phase_ended is not None:
                 for callback in self.callbacks:
                     callback.on_phase_end(self, self.scheduler.phase_ended)
+                self.monitor.set_phase(self._phase_name)
             if self.stop_signal.requested:
                 self.request_stop(f"stopped by {self.stop_signal.name}")
         self.training_seconds = self.seconds
         for callback in self.callbacks:
             callback.on_stop(self)
         return self.stop_reason
+
+    @property
+    def _phase_name(self) -> str:
+        return "" if self.scheduler.finished else self.scheduler.phase.name
 
     def request_stop(self, reason: str) -> None:
         """End the run after the current action; the first reason stands."""
@@ -187,6 +193,7 @@ class Orchestrator:
 
     def evaluate(self) -> EvaluationResult:
         """Evaluate on the validation stream and record `val/...`; the same episodes each time."""
+        self.monitor.set_phase("evaluation")
         if self._evaluation_environment is None:
             self._evaluation_environment = self.session.make_evaluation_environment("val", self.config.eval_episodes)
         result = evaluate(
@@ -208,12 +215,14 @@ class Orchestrator:
             record(names.episode_length("val"), summary["ep_len"])
             record(names.episode_count("val"), result.n)
             record(names.EVAL_SECONDS, result.seconds)
+        self.monitor.set_phase(self._phase_name)
         return result
 
     def save_checkpoint(self, row: dict[str, float], *, best: bool) -> None:
         """Write everything that going on from here needs."""
         workflow = self.workflow
-        self.checkpoints.save(
+        self.monitor.flush()
+        written = self.checkpoints.save(
             epoch=self.counters.epoch,
             env_steps=self.counters.env_steps,
             mid_epoch=self._in_epoch,
@@ -245,6 +254,7 @@ class Orchestrator:
             best=best,
             video=self.video,
         )
+        self.monitor.checkpoint(f"checkpoint {written.path.name}{' (best)' if best else ''}")
 
     def close(self) -> None:
         """Release what the loop opened itself."""

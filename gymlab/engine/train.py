@@ -85,6 +85,7 @@ def _train_in(run: Run, session: Session, started: float, command: str, notices:
     run.mark_last()
     threshold = return_threshold(config, session)
     with _open_monitor(run, config, threshold) as monitor, StopSignal() as stop_signal:
+        monitor.show(_plan(session))
         for notice in notices:
             monitor.notice(notice)
         loop = Orchestrator(
@@ -155,3 +156,26 @@ def _open_monitor(run: Run, config: Config, threshold: float | None) -> Monitor:
         tensorboard=config.enable_tensorboard,
         wandb=config.enable_wandb,
     )
+
+
+def _plan(session: Session) -> str:
+    """The derived numbers, said before they happen."""
+    config, told = session.config, session.workflow.describe()
+    parameters = sum(value for name, value in told.items() if name.count("/") == 1 and name.startswith("parameters/"))
+    memory = sum(value for name, value in told.items() if name.endswith("_memory_bytes"))
+    parts = [
+        f"{config.env_id} × {config.n_envs} ({session.environment.backend})",
+        f"{parameters:,} parameters",
+        *(
+            f"{name.replace('_', ' ')} {_short(told[name])}"
+            for name in told
+            if "/" not in name and not name.endswith("_bytes")
+        ),
+        f"buffers {memory / 2**20:.1f} MB",
+        f"budget {config.max_env_steps:,} env steps" if config.max_env_steps else "no budget",
+    ]
+    return " · ".join(parts)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

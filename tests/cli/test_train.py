@@ -143,8 +143,8 @@ def test_a_secret_on_the_command_line_is_not_recorded(cli, tmp_path, tiny):
     assert not any(secret in text for text in written)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_says_so_in_the_exit_code(tmp_path, number, code, wait_for):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_ends_cleanly(tmp_path, number, wait_for):
     command = [sys.executable, "-m", "gymlab", "train", "CartPole-v1:ppo", "max_env_steps=1e8", "eval_freq_epochs=null"]
     process = subprocess.Popen(
         [*command, "--run-id", "long", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -153,7 +153,7 @@ def test_a_signal_saves_and_says_so_in_the_exit_code(tmp_path, number, code, wai
     wait_for(lambda: (run.dir / "metrics.csv").exists() and run.metrics, process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == code, err.decode()
+    assert process.returncode == 0, err.decode()
     assert json.loads(out)["status"] == "stopped"
     run.checkpoints.find().verify()
 

@@ -1,6 +1,5 @@
 """When things around the loop happen."""
 
-
 import pytest
 
 from gymlab.engine.callbacks.early_stop import EarlyStop

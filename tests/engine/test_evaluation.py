@@ -22,11 +22,16 @@ class LengthsEnvironment:
     def step(self, actions):
         self.lengths += 1
         ended = self.lengths == np.arange(self.num_envs) + 1
-        finished = [Episode(int(i), int(self.episodes[i]), float(i + 1), float(i + 1), int(i + 1), True) for i in np.flatnonzero(ended)]
+        finished = [
+            Episode(int(i), int(self.episodes[i]), float(i + 1), float(i + 1), int(i + 1), True)
+            for i in np.flatnonzero(ended)
+        ]
         self.episodes[ended] += 1
         self.lengths[ended] = 0
         zeros = np.zeros((self.num_envs, 1), np.float32)
-        return Step(zeros, np.ones(self.num_envs, np.float32), ended, np.zeros(self.num_envs, bool), zeros, episodes=finished)
+        return Step(
+            zeros, np.ones(self.num_envs, np.float32), ended, np.zeros(self.num_envs, bool), zeros, episodes=finished
+        )
 
 
 class Still:

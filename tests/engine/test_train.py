@@ -1,11 +1,6 @@
 """A training from end to end: what it writes, that it repeats, that it stops and fails cleanly."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -187,32 +182,3 @@ def test_a_nan_reward_stops_the_run_and_leaves_earlier_checkpoints(tmp_path, mon
     assert run.status == "crashed"
     assert "reward" in run.record["reason"]
     run.checkpoints.find("@last").verify()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_exits_cleanly(tmp_path, number):
-    arguments = [
-        "train",
-        "CartPole-v1:ppo",
-        "-q",
-        "--runs-dir",
-        str(tmp_path),
-        "--run-id",
-        "stopped",
-        "eval_freq_epochs=null",
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gymlab", *arguments, "max_env_steps=100000000"], stdout=subprocess.DEVNULL
-    )
-    metrics = tmp_path / "stopped" / "metrics.csv"
-    deadline = time.monotonic() + 60
-    while not (metrics.exists() and metrics.stat().st_size > 500) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.send_signal(number)
-    assert process.wait(timeout=20) == 0
-    run = Run(tmp_path / "stopped")
-    assert run.status == "stopped"
-    assert number.name in run.record["reason"]
-    state = run.checkpoints.find().read_state()
-    assert state["counters"]["env_steps"] > 0
-    assert json.loads((run.dir / "run.json").read_text())["status"] == "stopped"

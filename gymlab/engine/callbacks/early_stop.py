@@ -29,4 +29,4 @@ class EarlyStop(Callback):
                 continue
             if name == TRAIN_RETURN and not loop.statistics.window_full:
                 continue
-            loop.request_stop(f"{name} {value:.6g} reached {threshold:.6g}")
+            loop.request_stop(f"finished: {name} {value:.6g} reached {threshold:.6g}")

@@ -32,8 +32,7 @@ class Report(Callback):
         result = None if loop.stop_signal.requested else self._test(loop)
         self.run.update_record(
             counters={name: getattr(loop.counters, name) for name in ("env_steps", "updates", "episodes", "epoch")},
-            seconds=loop.seconds,
-            best_return=loop.best_score,
+            seconds=loop.training_seconds,
             result=result,
         )
         loop.monitor.flush()
@@ -63,7 +62,7 @@ class Report(Callback):
         return {
             **summary,
             "threshold": self.threshold,
-            "solved": self.threshold is not None and summary["mean"] >= self.threshold,
+            "solved": None if self.threshold is None else summary["mean"] >= self.threshold,
         }
 
     def _summary(self, loop: Orchestrator, result: dict[str, Any] | None, has_curve: bool) -> ReportData:
@@ -82,7 +81,7 @@ class Report(Callback):
             algorithm=loop.config.algo_id,
             environment=f"{loop.config.env_id}, {loop.config.n_envs} × {loop.session.environment.backend}",
             seed=loop.config.seed,
-            status=str(loop.stop_reason) if loop.stop_signal.requested else f"finished ({loop.stop_reason})",
+            status=str(loop.stop_reason),
             result=None
             if result is None
             else Interval(result["mean"], result["ci95"][0], result["ci95"][1], result["n"]),

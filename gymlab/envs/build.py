@@ -23,10 +23,11 @@ from gymlab.envs.workers import AsyncVector, WorkerEnv
 from gymlab.envs.wrappers import FrameSkipWrapper, FrameStack, ImageObservation, PixelObservationWrapper
 from gymlab.envs.wrappers.images import is_channel_last
 from gymlab.envs.wrappers.registry import WrapperContext, apply_wrappers, needs_shared_state, wrapper_classes
-from gymlab.errors import ConfigError, EnvironmentFailure
+from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
 logger = logging.getLogger(__name__)
 
+BACKENDS = ("auto", "native", "sync", "async")
 SLOW_STEP_SECONDS = 0.5e-3
 """Environments slower than this pay for a process of their own."""
 MEASURE_SECONDS, MEASURE_STEPS = 0.3, 200
@@ -109,6 +110,10 @@ def make_vector(
     """
     plan = blueprint(config, seeds, purpose, render_mode)
     mode = backend or config.vectorization_mode
+    if mode not in BACKENDS:
+        raise ConfigError(
+            f"vectorization_mode is {mode!r}; expected {', '.join(BACKENDS)}. {did_you_mean(mode, BACKENDS)}"
+        )
     obstacle = _obstacle_to_native(plan)
     if mode == "native" and obstacle:
         raise ConfigError(

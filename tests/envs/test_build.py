@@ -57,6 +57,11 @@ def test_a_stored_choice_is_reused_without_measuring(config, slow, monkeypatch):
     assert backend_of(config(slow), monkeypatch=monkeypatch, backend="sync") == ("sync", None)
 
 
+def test_an_unknown_backend_is_refused(config):
+    with pytest.raises(ConfigError, match="async"):
+        make_vector(config(), 2, SeedTree(0), backend="asink")
+
+
 def test_the_config_may_choose(config, monkeypatch):
     assert backend_of(config(vectorization_mode="sync"), monkeypatch=monkeypatch)[0] == "sync"
 

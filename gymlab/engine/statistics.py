@@ -9,6 +9,7 @@ from typing import Any
 from gymlab.envs.step import Episode
 
 WINDOW = 100
+SUCCESS_WINDOW = 1000
 
 
 class EpisodeStatistics:
@@ -19,6 +20,7 @@ class EpisodeStatistics:
         self.returns: deque[float] = deque(maxlen=window)
         self.shaped_returns: deque[float] = deque(maxlen=window)
         self.lengths: deque[int] = deque(maxlen=window)
+        self.successes: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
         self.best: float | None = None
 
     def update(self, episodes: Iterable[Episode]) -> None:
@@ -27,6 +29,8 @@ class EpisodeStatistics:
             self.returns.append(episode.env_return)
             self.shaped_returns.append(episode.shaped_return)
             self.lengths.append(episode.length)
+            if episode.success is not None:
+                self.successes.append(episode.success)
             if self.best is None or episode.env_return > self.best:
                 self.best = episode.env_return
 
@@ -36,7 +40,7 @@ class EpisodeStatistics:
         return len(self.returns) == self.window
 
     def metrics(self) -> dict[str, float]:
-        """Mean, last and best return, mean length; the shaped return where it differs."""
+        """Mean, last and best return, mean length; success rate where the task has a goal; the shaped return where it differs."""
         if not self.returns:
             return {}
         count = len(self.returns)
@@ -44,6 +48,8 @@ class EpisodeStatistics:
         found = {"ep_rew/mean": mean, "ep_rew/last": self.returns[-1], "ep_len/mean": sum(self.lengths) / count}
         if self.best is not None:
             found["ep_rew/best"] = self.best
+        if self.successes:
+            found["success/mean"] = sum(self.successes) / len(self.successes)
         if shaped != mean:
             found["ep_shaped_rew/mean"] = shaped
         return found
@@ -54,6 +60,7 @@ class EpisodeStatistics:
             "returns": list(self.returns),
             "shaped_returns": list(self.shaped_returns),
             "lengths": list(self.lengths),
+            "successes": list(self.successes),
             "best": self.best,
         }
 
@@ -62,4 +69,5 @@ class EpisodeStatistics:
         self.returns.extend(state["returns"])
         self.shaped_returns.extend(state["shaped_returns"])
         self.lengths.extend(state["lengths"])
+        self.successes.extend(state["successes"])
         self.best = state["best"]

@@ -23,6 +23,8 @@ from gymlab.errors import EnvironmentFailure
 
 REPORT = "gymlab_episode"
 """Key under which a sub-environment of ours tells of a finished episode."""
+UNKNOWN = -1
+"""Success of an episode whose environment does not tell."""
 NOT_INFO = ("final_obs", "final_info", "action_mask", REPORT)
 
 
@@ -62,6 +64,7 @@ class GymnasiumVector(VectorEnv):
         self._check = FiniteCheck(spec.id, self._slots[0])
         self._dead = np.zeros(count, dtype=np.bool_)
         self._lengths = np.zeros(count, dtype=np.int64)
+        self._no_success = np.full(count, UNKNOWN)
         self._returns = np.zeros(count, dtype=np.float64)
         self._episode_indices = np.full(count, -1, dtype=np.int64)
 
@@ -179,6 +182,7 @@ class GymnasiumVector(VectorEnv):
         own = report.get("env_return", self._returns)
         shaped = report.get("shaped_return", self._returns)
         lengths = report.get("length", self._lengths)
+        success = report.get("success", self._no_success)
         return [
             Episode(
                 int(index),
@@ -187,6 +191,7 @@ class GymnasiumVector(VectorEnv):
                 float(shaped[index]),
                 int(lengths[index]),
                 bool(terminated[index]),
+                None if success[index] == UNKNOWN else bool(success[index]),
             )
             for index in np.flatnonzero(ended)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -78,6 +79,10 @@ class NativeVector(VectorEnv):
     def _observe(self, turn: int) -> None:
         """Write the observations of the present state to `self._slots[turn].observation`."""
 
+    def _succeeded(self, ended: np.ndarray) -> np.ndarray | None:
+        """Whether these episodes met their goal, for a task that has one."""
+        return None
+
     @property
     def observation(self) -> np.ndarray:
         """[N, ...] the newest observation."""
@@ -132,6 +137,7 @@ class NativeVector(VectorEnv):
 
     def _finish(self, ended: np.ndarray, terminated: np.ndarray) -> list[Episode]:
         returns = self._returns[ended].tolist()
+        success = self._succeeded(ended)
         rows = zip(
             ended.tolist(),
             self._episode_indices[ended].tolist(),
@@ -139,7 +145,8 @@ class NativeVector(VectorEnv):
             returns,
             (self._clock - self._started[ended]).tolist(),
             terminated[ended].tolist(),
-            strict=True,
+            repeat(None) if success is None else success.tolist(),
+            strict=success is not None,
         )
         episodes = [Episode._make(row) for row in rows]
         self.episode_counts[ended] += 1

@@ -21,6 +21,8 @@ class Episode(NamedTuple):
     """Agent steps: a skipped frame does not count."""
     terminated: bool
     """Whether the task itself ended (True) or a time limit did (False)."""
+    success: bool | None = None
+    """Whether the goal was met, where the environment says so in `info["is_success"]`."""
 
 
 @dataclass(slots=True)

@@ -96,9 +96,10 @@ class SubEnv(gym.Wrapper):
             observation = self._flatten(observation)
         return observation, reward, terminated, truncated, info
 
-    def finish(self, terminated: bool) -> Episode:
-        """The episode that has just ended."""
+    def finish(self, terminated: bool, info: dict[str, Any]) -> Episode:
+        """The episode that has just ended, with the info of its last step."""
         self.episodes_finished += 1
+        success = info.get("is_success")
         return Episode(
             self.env_index,
             self.episode_index,
@@ -106,6 +107,7 @@ class SubEnv(gym.Wrapper):
             self.shaped_return,
             self.length,
             bool(terminated),
+            None if success is None else bool(success),
         )
 
     def reseed(self, seeds: Seeds) -> None:

@@ -85,7 +85,7 @@ class SyncVector(VectorEnv):
                 slot.truncated[index] = not terminated
                 final_observation = slot.final_observation
                 final_observation[index] = observation
-                episodes.append(env.finish(terminated))
+                episodes.append(env.finish(terminated, info))
                 self.episode_counts[index] += 1
                 self._place(index, *env.reset())
             else:

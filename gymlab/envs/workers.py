@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.adapter import REPORT, GymnasiumVector
+from gymlab.envs.adapter import REPORT, UNKNOWN, GymnasiumVector
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.sync import replay
 from gymlab.envs.vector import EnvironmentSpec, Seeds
@@ -44,11 +44,12 @@ class WorkerEnv(gym.Wrapper):
         """Step; at the end of an episode its statistics go with the info."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if terminated or truncated:
-            episode = self.env.finish(terminated)
+            episode = self.env.finish(terminated, info)
             report = {
                 "env_return": episode.env_return,
                 "shaped_return": episode.shaped_return,
                 "length": episode.length,
+                "success": UNKNOWN if episode.success is None else int(episode.success),
             }
             info = {**info, REPORT: report}
         return observation, reward, terminated, truncated, info

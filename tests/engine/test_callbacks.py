@@ -70,3 +70,9 @@ def test_statistics_resume():
     other.set_state(statistics.get_state())
     assert other.metrics() == statistics.metrics()
     assert other.window_full
+
+
+def test_the_success_rate_is_over_the_newest_thousand_episodes():
+    statistics = EpisodeStatistics()
+    statistics.update([episode(1.0)._replace(success=False)] * 500 + [episode(1.0)._replace(success=True)] * 900)
+    assert statistics.metrics()["success/mean"] == 0.9

@@ -114,7 +114,12 @@ class BanditEnv(gym.Env):
         reward = float(self.np_random.normal(arms.means[chosen], arms.stds[chosen]))
         self._pulls += 1
         self._chosen = chosen
-        info = {"chosen_arm": chosen, "optimal_arm": arms.best, "optimal_mean": float(arms.means[arms.best])}
+        info = {
+            "chosen_arm": chosen,
+            "optimal_arm": arms.best,
+            "optimal_mean": float(arms.means[arms.best]),
+            "is_success": chosen == arms.best,
+        }
         return self._observation(), reward, self._pulls >= arms.episode_length, False, info
 
     def render(self) -> Any:
@@ -173,6 +178,9 @@ class BanditVector(NativeVector):
             "optimal_arm": self._optimal,
             "optimal_mean": self._optimal_mean,
         }
+
+    def _succeeded(self, ended: np.ndarray) -> np.ndarray | None:
+        return self._chosen[ended] == self.arms.best
 
     def _observe(self, turn: int) -> None:
         self._slots[turn].observation.fill(0.0)

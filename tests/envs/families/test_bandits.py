@@ -18,7 +18,7 @@ def test_defaults_of_one_bandit():
     np.testing.assert_array_equal(info["means"], np.arange(10))
     np.testing.assert_array_equal(info["stds"], np.ones(10))
     observation, _, terminated, truncated, info = bandit.step(3)
-    assert info == {"chosen_arm": 3, "optimal_arm": 9, "optimal_mean": 9.0}
+    assert info == {"chosen_arm": 3, "optimal_arm": 9, "optimal_mean": 9.0, "is_success": False}
     assert (terminated, truncated) == (True, False)
     np.testing.assert_array_equal(observation, np.zeros(10))
 

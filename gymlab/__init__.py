@@ -13,10 +13,8 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-# Threads that wait by spinning starve everything else on a busy machine. OpenMP reads this when torch is first imported, OpenBLAS when numpy is;
-# numpy's matrices are small here, and torch's threads are chosen by the size of the network.
+# Threads that wait by spinning starve everything else on a busy machine; OpenMP reads this when torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from gymlab.api import load, resolve, train

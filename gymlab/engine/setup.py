@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
@@ -76,7 +77,11 @@ def evaluation_environment(
 
 
 def make_fabric(config: Config) -> Fabric:
-    """Fabric for the device and precision asked for; launched only when there is more than one process."""
+    """Fabric for the device and precision asked for; launched only when there is more than one process.
+
+    NumPy is kept to one thread from here on, workers included: its matrices are small, and two threads would only wait for each other.
+    """
+    threadpool_limits(1, user_api="blas")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lightning_fabric import Fabric

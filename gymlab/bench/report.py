@@ -41,7 +41,7 @@ class Table:
 
         table = RichTable(title=self.title, caption=self.note or None, title_justify="left", caption_justify="left")
         for index, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if index else "left", overflow="fold")
+            table.add_column(column, justify="right" if index else "left", no_wrap=not index)
         for row in self.rows:
             table.add_row(*row)
         console.print(table)

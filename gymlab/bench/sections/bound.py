@@ -50,7 +50,7 @@ def measure(plan: Plan) -> Section:
         milliseconds = [scaled(medians[key], 1e3) for key in KEYS[:3]]
         lines.append(
             [
-                setting.describe(),
+                setting.name,
                 *map(number, milliseconds),
                 number(medians["bound_steps_per_second"]),
                 number(medians["steps_per_second"]),

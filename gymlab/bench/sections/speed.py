@@ -12,7 +12,7 @@ from gymlab.bench.plan import Plan
 from gymlab.bench.report import Check, Section, Table, number, times
 from gymlab.bench.settings import REFERENCE, Contender, Setting, contenders
 
-COLUMNS = ["library", "threads", "steps/s", "steps/CPU s", f"x {REFERENCE}", "per CPU s", "range of x"]
+COLUMNS = ["library", "threads", "steps/s", "steps/CPU s", "ratio", "CPU ratio", "range of ratio"]
 
 
 def measure(plan: Plan) -> Section:
@@ -69,7 +69,8 @@ def table(setting: Setting, rows: Sequence[Contender], measured: dict[str, Repea
             ]
         )
     title = f"{setting.env_id}, PPO, {setting.describe()}"
-    return Table(title, COLUMNS, lines, "; ".join(failures(measured)))
+    note = f"Ratios are to {REFERENCE} at one thread, in the same repeat."
+    return Table(title, COLUMNS, lines, "; ".join([note, *failures(measured)]))
 
 
 def goals(setting: Setting, rows: Sequence[Contender], measured: dict[str, Repeats]) -> list[Check]:

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from fake_environment import FakeEnvironment, clocked
 from gymnasium import spaces
 
 from gymlab.buffers.collector import RolloutCollector
 from gymlab.components.distributions import distribution_for
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
-from tests.workflows.fake_environment import FakeEnvironment, clocked
 
 
 class LinearPolicy:

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from fake_environment import FakeEnvironment, clocked, identity
 from gymnasium import spaces
 
 from gymlab.components.distributions import Categorical
@@ -15,7 +16,6 @@ from gymlab.engine.workflow import PhaseView, find_workflow
 from gymlab.envs import make_vector
 from gymlab.errors import ConfigError, NonFiniteError
 from gymlab.workflows.ppo import PPO, PPOConfig, effective_share, surrogate_loss
-from tests.workflows.fake_environment import FakeEnvironment, clocked, identity
 
 VIEW = PhaseView("ppo", "online", 0.0, 0, 0, 0, None)
 QUICK = {"n_steps": 16, "batch_size": 32, "n_epochs": 4, "policy_lr": 3e-3, "gamma": 0.5}
@@ -135,7 +135,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(make_ppo, train):
         workflow = make_ppo(cartpole(seed=seed), seed=seed, normalize_obs="rolling", normalize_reward=True, **QUICK)
         return train(workflow, 1_024), workflow.flat.parameter.detach().clone()
 
-    (first, weights), (again, same_weights), (other, other_weights) = run(3), run(3), run(4)
+    (first, weights), (again, same_weights), (_, other_weights) = run(3), run(3), run(4)
     assert torch.equal(weights, same_weights)
     assert first.metrics == again.metrics
     assert not torch.equal(weights, other_weights)

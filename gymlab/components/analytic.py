@@ -66,7 +66,7 @@ class StackedMLP:
 
         self.weights, self.biases, self.heads = views(gradient=False)
         self.weight_gradients, self.bias_gradients, self.head_gradients = views(gradient=True)
-        self._transposed = [weight.transpose(0, 2, 1) for weight in self.weights]
+        self.transposed = [weight.transpose(0, 2, 1) for weight in self.weights]
 
     @staticmethod
     def fits(network: nn.Module, flat: FlatParameters) -> str:
@@ -98,7 +98,7 @@ class StackedMLP:
 
     def _features(self, x: np.ndarray, trunk: int) -> np.ndarray:
         x = x.reshape(len(x), -1)
-        for transposed, bias in zip(self._transposed, self.biases, strict=True):
+        for transposed, bias in zip(self.transposed, self.biases, strict=True):
             x = x @ transposed[trunk]
             x += bias[trunk]
             if self.relu:
@@ -149,9 +149,9 @@ class AnalyticGradient:
     def _forward(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mlp, work = self.mlp, self._workspace
         for layer, hidden in enumerate(work.hidden_torch):
-            np.matmul(x, mlp._transposed[layer], out=work.hidden[layer])  # [B, D] or [S, B, H] -> [S, B, H]
+            np.matmul(x, mlp.transposed[layer], out=work.hidden[layer])  # [B, D] or [S, B, H] -> [S, B, H]
             hidden.add_(self._biases_torch[layer])
-            torch.relu_(hidden) if mlp.relu else torch.tanh_(hidden)
+            (torch.relu_ if mlp.relu else torch.tanh_)(hidden)
             x = work.hidden[layer]
         actor, critic = (x[0], x[-1]) if mlp.depth else (x, x)
         size = self.distribution.head_size

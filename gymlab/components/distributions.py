@@ -40,7 +40,6 @@ class Distribution(ABC):
     action_shape: tuple[int, ...]
     """Shape of one stored action."""
     action_dtype: type[np.generic]
-    maskable: bool = True
 
     @property
     def parameter_size(self) -> int:
@@ -257,12 +256,17 @@ class DiagonalGaussian(Distribution):
     """
 
     action_dtype = np.float32
-    maskable = False
 
     def __init__(self, space: spaces.Box) -> None:
         self.space = space
         self.head_size = self.free_size = int(np.prod(space.shape))
         self.action_shape = (self.head_size,)
+
+    def mask(self, parameters: Array, action_mask: Array | None) -> Array:
+        """Continuous actions have no mask."""
+        if action_mask is not None:
+            raise ConfigError("The environment gives an action mask, and continuous actions cannot be masked.")
+        return parameters
 
     def noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         """Standard normal noise."""

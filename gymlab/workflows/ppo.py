@@ -31,7 +31,7 @@ from gymlab.components.networks import build_policy
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.components.optimizers import FlatOptimizer, make_optimizer
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
-from gymlab.config.schema import Config, Scalar
+from gymlab.config.schema import Config, Scalar, Schedule
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError
 
@@ -41,6 +41,10 @@ LEAST_EFFECTIVE_SHARE = 0.5
 """A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy."""
 
 Normalization = Literal["off", "batch", "rollout"]
+
+
+def _ends(value: Scalar) -> tuple[float, ...]:
+    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
 
 
 class PPOConfig(Config):
@@ -121,6 +125,20 @@ class PPOConfig(Config):
     def _one_layer(cls, value: Any) -> Any:
         # A list is made a tuple here: strict validation refuses it once a validator has had it.
         return (value,) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+
+    @field_validator("gamma", "gae_lambda")
+    @classmethod
+    def _share(cls, value: Scalar) -> Scalar:
+        if not all(0 <= number <= 1 for number in _ends(value)):
+            raise ValueError("must lie between 0 and 1")
+        return value
+
+    @field_validator("clip_range", "clip_range_vf", "vf_coef", "policy_lr", "max_grad_norm", "target_kl")
+    @classmethod
+    def _not_negative(cls, value: Scalar | None) -> Scalar | None:
+        if value is not None and min(_ends(value)) < 0:
+            raise ValueError("must not be negative")
+        return value
 
     @property
     def rollout_size(self) -> int:
@@ -331,9 +349,10 @@ class PPO(Workflow):
         return False
 
     def _over_processes(self, value: Any) -> float:
-        """All processes must agree when to stop, or they would wait for each other forever."""
+        """The mean over all processes: they must agree when to stop, or they would wait for each other forever."""
         fabric = self.context.fabric
-        return float(value if fabric is None or fabric.world_size == 1 else fabric.all_reduce(value))
+        distributed = fabric is not None and fabric.world_size > 1
+        return float(fabric.all_reduce(torch.as_tensor(value, device=fabric.device)) if distributed else value)
 
     def _replay(self, stored: list[Rollout]) -> dict[str, float]:
         """One pass over a stored rollout at a time, as long as it is near enough to the policy."""
@@ -347,7 +366,7 @@ class PPO(Workflow):
                 parameters = self.distribution.mask(parameters, rollout.flat(rollout.action_masks))
             log_probs = self.distribution.log_prob(parameters, rollout.flat(rollout.actions))
             weights = np.exp(np.clip(log_probs - rollout.log_probs.reshape(-1), -10, 10))
-            shares.append(effective_share(weights[rows]))
+            shares.append(self._over_processes(effective_share(weights[rows])))
             if shares[-1] < LEAST_EFFECTIVE_SHARE:
                 continue
             bootstrap_values = self._evaluate(rollout.bootstrap_observations)[1]

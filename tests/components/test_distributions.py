@@ -148,6 +148,14 @@ def test_masked_switches_stay_off():
     assert np.all(pullback(np.ones(8, np.float32), 1.0)[:, 1] == 0)
 
 
+def test_continuous_actions_refuse_a_mask():
+    distribution = DiagonalGaussian(spaces.Box(-1, 1, (1,), np.float32))
+    parameters = np.zeros((1, 2), np.float32)
+    assert distribution.mask(parameters, None) is parameters
+    with pytest.raises(ConfigError, match="cannot be masked"):
+        distribution.mask(parameters, np.ones((1, 1), bool))
+
+
 def test_actions_are_given_as_the_space_counts_them():
     assert distribution_for(spaces.Discrete(3, start=-1)).to_environment(np.array([0, 2])).tolist() == [-1, 1]
     grid = distribution_for(spaces.MultiDiscrete([[2, 3], [4, 5]]))

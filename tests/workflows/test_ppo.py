@@ -12,7 +12,7 @@ from gymlab.components.distributions import Categorical
 from gymlab.components.minibatch import Coefficients, Minibatch
 from gymlab.config.schema import Config
 from gymlab.engine.seeding import SeedTree
-from gymlab.engine.workflow import PhaseView, find_workflow
+from gymlab.engine.workflow import PhaseView, UpdateResult, find_workflow
 from gymlab.envs import make_vector
 from gymlab.errors import ConfigError, NonFiniteError
 from gymlab.workflows.ppo import PPO, PPOConfig, effective_share, surrogate_loss
@@ -82,6 +82,44 @@ def test_registered_with_the_documented_defaults():
     assert (off.normalize_advantages, off.hidden_dims) == ("off", (32,))
     for field in PPOConfig.model_fields.keys() - Config.model_fields.keys():
         assert PPOConfig.model_fields[field].description, f"{field} has no docstring"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"gamma": 1.01}, {"gae_lambda": {"start": 0.9, "end": -0.1}}, {"policy_lr": -1e-3}, {"batch_size": 0}],
+    ids=str,
+)
+def test_numbers_out_of_range_are_refused(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        PPOConfig(env_id="x", algo_id="ppo", **setting)
+
+
+def test_learning_rate_falls_by_its_share_and_not_to_zero(make_ppo, train, monkeypatch):
+    workflow = make_ppo(cartpole(), **QUICK | {"policy_lr": {"start": 1e-3}, "max_env_steps": 4 * 128})
+    rates = []
+    update = workflow.update_controller
+    monkeypatch.setattr(
+        workflow,
+        "update_controller",
+        lambda *arguments: rates.append(lr_after(update, workflow, arguments)) or UpdateResult(0),
+    )
+    train(workflow, 4 * 128)
+    assert rates == pytest.approx([1e-3, 7.5e-4, 5e-4, 2.5e-4])
+
+
+def lr_after(update, workflow, arguments):
+    update(*arguments)
+    return workflow.optimizers["policy"].param_groups[0]["lr"]
+
+
+def test_acting_leaves_the_agent_as_it_is(make_ppo):
+    workflow = make_ppo(cartpole(), normalize_obs="rolling", **QUICK)
+    workflow.collect(VIEW)
+    before = copy.deepcopy(workflow.encoder.state_dict())
+    collecting = copy.deepcopy(workflow.generators["collect"].bit_generator.state)
+    workflow.act(np.full((3, 4), 100.0, np.float32))
+    assert all(torch.equal(before[name], tensor) for name, tensor in workflow.encoder.state_dict().items())
+    assert workflow.generators["collect"].bit_generator.state == collecting
 
 
 @pytest.mark.parametrize("backend", ["analytic", "eager"])

@@ -57,12 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise GymlabError(
             "--jobs says how many seeds train at the same time; give them with --seeds, e.g. --seeds 0-4 --jobs 2."
         )
+    if arguments.cfg:
+        return _show_config(arguments)
     if arguments.seeds is not None:
         from gymlab.cli.seeds import train_seeds
 
         return train_seeds(arguments, command_line(arguments))
-    if arguments.cfg:
-        return _show_config(arguments)
     return _train(arguments)
 
 

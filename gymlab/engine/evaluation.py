@@ -83,8 +83,8 @@ def evaluate(
                 finished[episode.env_index] += 1
                 returns.append(episode.env_return)
                 lengths.append(episode.length)
-        if step.episodes:
-            state = workflow.reset_state(state, step.terminated | step.truncated)
+        if state is not None:
+            state = workflow.reset_state(state, step.is_first)
         if (time_limit is not None and time.monotonic() - start > time_limit) or should_stop():
             complete = not (finished < quota).any()
             break

@@ -23,8 +23,8 @@ class SeedTree:
         return np.random.SeedSequence(entropy=self.seed, spawn_key=self.path)
 
     def integer(self) -> int:
-        """A seed in [0, 2**31) for libraries that take an int."""
-        return int(self._sequence().generate_state(1)[0] >> 1)
+        """A seed in [0, 2**63): so many episodes can be drawn that no two of a run share one."""
+        return int(self._sequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     def generator(self) -> np.random.Generator:
         """A fresh generator that starts at this node's stream."""

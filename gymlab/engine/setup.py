@@ -140,7 +140,7 @@ def _seed_libraries(seeds: SeedTree) -> None:
     """Seed the global generators that network initialisation and third-party code draw from."""
     torch.manual_seed(seeds.child("torch").integer())
     random.seed(seeds.child("python").integer())
-    np.random.seed(seeds.child("numpy").integer())
+    np.random.seed(seeds.child("numpy").integer() % 2**32)
 
 
 def prepare(config: Config) -> Session:

@@ -13,17 +13,20 @@ from gymlab.engine.run import Run
 ROOT = Path(__file__).parents[2]
 
 
-def blocks(page, language):
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+def blocks(page, *languages):
+    found = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    return [text for language, text in found if language in languages]
 
 
 def commands(page):
-    lines = [line for block in blocks(page, "(?:sh|bash|console)?") for line in block[:].splitlines()]
+    lines = [line for block in blocks(page, "", "sh", "bash") for line in block.splitlines()]
     return [line.split("#")[0].strip() for line in lines if line.startswith("gymlab ")]
 
 
 def gymlab(*arguments, cwd):
-    return subprocess.run([sys.executable, "-m", "gymlab", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "gymlab", *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_how_to_adds_an_algorithm_with_no_file_edited(tmp_path):
@@ -38,7 +41,9 @@ def test_the_how_to_adds_an_algorithm_with_no_file_edited(tmp_path):
     assert evaluated.returncode == 0, evaluated.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+)
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         if not target.startswith("http"):

@@ -56,6 +56,7 @@ class RolloutCollector:
             parameter_size=distribution.parameter_size,
         )
         self.started = False
+        self._acted_on: np.ndarray | None = None
 
     def collect(self, length: int) -> tuple[Rollout, list[Episode]]:
         """`length` steps in each environment, and the episodes that ended meanwhile; the next call writes over them."""
@@ -69,9 +70,9 @@ class RolloutCollector:
         cut_observations: list[np.ndarray] = []
         episodes: list[Episode] = []
         has_dead_rows = has_masks = False
-        observation, action_mask = environment.observation, environment.action_mask
+        observation, action_mask, acted_on = environment.observation, environment.action_mask, self._acted_on
         for t in range(length):
-            storage.observations[t] = x = encode(observation, update=True)
+            storage.observations[t] = x = encode(observation, update=True, valid=acted_on)
             if policy.collects_values:
                 parameters, storage.values[t] = policy(x)
             else:
@@ -95,6 +96,9 @@ class RolloutCollector:
             if step.episodes:
                 episodes += step.episodes
             observation, action_mask = step.observation, step.action_mask
+            # With next-step autoreset the row after an ending is dead: its observation is the old episode's last.
+            acted_on = None if step.valid is None else ~step.ended
+        self._acted_on = acted_on
         # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
         unfinished = np.flatnonzero(~storage.truncated[length - 1])
         cut_rows.append((length - 1) * num_envs + unfinished)
@@ -139,10 +143,15 @@ class RolloutCollector:
     def get_state(self) -> dict[str, Any]:
         """What a resumed run needs: the environment gives back its own newest observation."""
         normalizer = self.reward_normalizer
-        return {"started": self.started, "reward_normalizer": None if normalizer is None else normalizer.get_state()}
+        return {
+            "started": self.started,
+            "acted_on": self._acted_on,
+            "reward_normalizer": None if normalizer is None else normalizer.get_state(),
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
         self.started = state["started"]
+        self._acted_on = state["acted_on"]
         if self.reward_normalizer is not None and state["reward_normalizer"] is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])

@@ -25,11 +25,11 @@ class LinearPolicy:
         return 10 * x[:, 0]
 
 
-def collector_for(environment, *, steps, collects_values=False, **options):
+def collector_for(environment, *, steps, collects_values=False, normalize="off", **options):
     distribution = distribution_for(environment.action_space)
     return RolloutCollector(
         environment,
-        ObservationEncoder(environment.observation_space),
+        ObservationEncoder(environment.observation_space, normalize),
         distribution,
         LinearPolicy(distribution.parameter_size, collects_values=collects_values),
         np.random.default_rng(0),
@@ -76,6 +76,14 @@ def test_dead_rows_are_marked():
     next_values = rollout.next_values(rollout.values, rollout.bootstrap_values)
     np.testing.assert_array_equal(next_values[rollout.valid], [5, 10, 5, 10])
     assert len(episodes) == 2
+
+
+@pytest.mark.parametrize("next_step_reset", [False, True])
+def test_the_last_observation_of_an_episode_never_enters_the_statistics(next_step_reset):
+    """The clock of episodes of 2 steps: 0 and 0.5 are acted on, 1 is not."""
+    collector = collector_for(clocked(1, length=2, next_step_reset=next_step_reset), steps=6, normalize="rolling")
+    collector.collect(6)
+    assert float(collector.encoder.state_dict()["mean"][0]) == pytest.approx(0.25)
 
 
 def test_the_raw_sample_is_stored_and_the_clipped_one_is_played():

@@ -30,6 +30,8 @@ from gymlab.components.flat import FlatParameters
 from gymlab.components.minibatch import STATISTICS, Coefficients, Minibatch
 from gymlab.components.networks import ActorCritic, MLPTrunk
 
+TANH_BACKWARD = torch.ops.aten.tanh_backward.grad_input
+RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input
 STATISTIC_SCALE = np.array([-1, 0.5, 1, 1, 1], np.float32)
 """From means of the terms to STATISTICS: losses are the negated objective and half the squared error."""
 
@@ -206,9 +208,9 @@ class AnalyticGradient:
         d_head = d_parameters[:, :size]
         features = work.hidden[-1] if mlp.depth else x[None]
         np.matmul(d_head.T, features[0], out=mlp.head_gradients["actor_head.weight"])
-        np.sum(d_head, axis=0, out=mlp.head_gradients["actor_head.bias"])
+        np.matmul(work.ones[0], d_head, out=mlp.head_gradients["actor_head.bias"])
         if self.distribution.free_size:
-            np.sum(d_parameters[:, size:], axis=0, out=mlp.head_gradients["log_std"])
+            np.matmul(work.ones[0], d_parameters[:, size:], out=mlp.head_gradients["log_std"])
         np.matmul(d_values, features[-1], out=mlp.head_gradients["critic_head.weight"][0])
         mlp.head_gradients["critic_head.bias"][0] = d_values.sum()
         if not mlp.depth:
@@ -216,15 +218,15 @@ class AnalyticGradient:
         d_hidden = work.gradients[-1]  # [S, B, H]
         np.matmul(d_head, mlp.heads["actor_head.weight"], out=d_hidden[0])
         if mlp.stack == 1:
-            d_hidden[0] += d_values[:, None] * mlp.heads["critic_head.weight"]
+            d_hidden[0] += np.dot(d_values[:, None], mlp.heads["critic_head.weight"])
         else:
-            np.multiply(d_values[:, None], mlp.heads["critic_head.weight"], out=d_hidden[1])
+            np.dot(d_values[:, None], mlp.heads["critic_head.weight"], out=d_hidden[1])
         for layer in reversed(range(mlp.depth)):
             d_z = work.gradients_torch[layer]
             if mlp.relu:
-                torch.ops.aten.threshold_backward.grad_input(d_z, work.hidden_torch[layer], 0.0, grad_input=d_z)
+                RELU_BACKWARD(d_z, work.hidden_torch[layer], 0.0, grad_input=d_z)
             else:
-                torch.ops.aten.tanh_backward.grad_input(d_z, work.hidden_torch[layer], grad_input=d_z)
+                TANH_BACKWARD(d_z, work.hidden_torch[layer], grad_input=d_z)
             d_z_numpy = work.gradients[layer]
             inputs = work.hidden[layer - 1] if layer else x
             np.matmul(d_z_numpy.transpose(0, 2, 1), inputs, out=mlp.weight_gradients[layer])

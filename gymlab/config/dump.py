@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from gymlab.config.derive import check_schedules
+from gymlab.config.dialects import canonical_name
 from gymlab.config.environment_ids import check_module
 from gymlab.config.field_types import default_of, describe_type
 from gymlab.config.load import SchemaOf
-from gymlab.config.names import algorithm_name, known_names
+from gymlab.config.names import RETIRED, algorithm_name
 from gymlab.config.schema import Config
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import check_keys, validate
@@ -26,12 +27,13 @@ def dump(config: Config) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any], schema_of: SchemaOf, place: str = "config") -> Config:
-    """The config that `dump` was given. Nothing is derived anew, and nothing in it can import or run code."""
+    """The config that `dump` was given, also under older names. Nothing is derived anew, nothing can run code."""
     algo = data.get("algo_id")
     if not isinstance(algo, str) or not isinstance(data.get("env_id"), str):
         raise ConfigError(f"{place}: is no config: `env_id` and `algo_id` are missing or no text.")
     schema = schema_of(algorithm_name(algo))
-    check_keys(data, known_names(schema.model_fields), place)
+    data = {canonical_name(key): value for key, value in data.items() if key not in RETIRED}
+    check_keys(data, schema.model_fields, place)
     check_module(data["env_id"], "", place)
     check_targets(data, place)
     config = validate(schema, data, place)

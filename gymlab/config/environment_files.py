@@ -97,7 +97,6 @@ class Section:
     fields: Located
     variant: str
     path: Path | None
-    legacy: bool = False
 
     @property
     def place(self) -> str:
@@ -166,7 +165,8 @@ class Library:
         for file in self.matching(environment):
             name = file.variant_for(variant)
             if name is not None:
-                return Section(self.inherited(file, name), _short(name, file), file.path)
+                variant_name = str(file.document.get("variant") or _short(name, file))
+                return Section(self.inherited(file, name), variant_name, file.path)
         return self._find_legacy(environment, algorithm_name(variant))
 
     def _find_legacy(self, environment: str, algorithm: str) -> Section | None:
@@ -177,7 +177,7 @@ class Library:
                 if file_stem(name) == file_stem(environment):
                     fields = self.inherited(file, name)  # type: ignore[arg-type]
                     fields = Located({"env_id": name, "project_id": name, "algo_id": algorithm}).lay(fields)
-                    return Section(fields, algorithm, path, legacy=True)
+                    return Section(fields, algorithm, path)
         return None
 
     def inherited(self, file: EnvironmentFile, name: str, chain: tuple[str, ...] = ()) -> Located:

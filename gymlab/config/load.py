@@ -59,7 +59,7 @@ def load(
     """
     notices: list[str] = []
     library = Library(search_roots(config_dir), notices)
-    if experiment is not None and "=" in experiment:
+    if experiment is not None and "=" in experiment and not _is_path(experiment):
         overrides, experiment = [experiment, *overrides], None
     choices, values = split_choices(overrides, library.roots)
     section = _start(experiment, algo, choices, library, algorithms)
@@ -74,7 +74,10 @@ def load(
     _name_algorithm(tree, section, algorithms)
     schema = schema_of(tree["algo_id"])
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
-    config = resolve(tree, schema, section.place, notices, fit_batch=debugger, others=(schema_of, algorithms))
+    tree = translate(tree, schema, section.place)
+    _check_fields(tree, schema, section.place, notices, schema_of, algorithms)
+    derive(tree, schema, section.place, notices, fit_batch=debugger)
+    config = _validated(tree, schema, section.place)
     sources = [section.path, *(choice.path(library.roots) for choice in choices)]
     return Loaded(config, tuple(dict.fromkeys(notices)), tuple(str(path) for path in sources if path is not None))
 
@@ -92,19 +95,8 @@ def _start(
     return _find(experiment or DEFAULT_EXPERIMENT, algo, library, algorithms)
 
 
-def resolve(
-    tree: Located,
-    schema: type[Config],
-    place: str,
-    notices: list[str],
-    *,
-    fit_batch: bool = False,
-    others: tuple[SchemaOf, Sequence[str]] | None = None,
-) -> Config:
-    """A renamed tree into the schema: values translated and derived, unknown keys refused, types and rules checked."""
-    tree = translate(tree, schema, place)
-    _check_fields(tree, schema, place, notices, others)
-    derive(tree, schema, place, notices, fit_batch=fit_batch)
+def _validated(tree: Located, schema: type[Config], place: str) -> Config:
+    """A resolved tree as a config: phases parsed, targets, types and schedules checked."""
     training = tree.get("training")
     if isinstance(training, Mapping) and training.get("phases"):
         phases = parse_phases(training["phases"], f"{place}, training.phases")
@@ -116,11 +108,14 @@ def resolve(
     return config
 
 
+def _is_path(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml", ".json")
+
+
 def _find(name: str, algo: str | None, library: Library, algorithms: Sequence[str]) -> Section:
     """The section an experiment's name means."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml", ".json"):
-        return _section_of_path(path, algo, library)
+    if _is_path(name):
+        return _section_of_path(Path(name), algo, library)
     environment, colon, variant = name.rpartition(":")
     if algo is not None:
         if colon and variant != algo and next(library.matching(environment), None) is not None:
@@ -276,7 +271,7 @@ def split_override(text: str, place: str = COMMAND_LINE) -> tuple[str, str]:
 def _override(tree: Located, text: str, notices: list[str]) -> Located:
     if text.startswith("~"):
         result = Located(tree)
-        result.pop(text[1:].partition("=")[0], None)
+        result.pop(canonical_name(text[1:].partition("=")[0]), None)
         return result
     key, value = split_override(text)
     return _set(tree, key, parse_value(value), Where(COMMAND_LINE, 0), notices)
@@ -301,11 +296,12 @@ def _check_fields(
     schema: type[Config],
     place: str,
     notices: list[str],
-    others: tuple[SchemaOf, Sequence[str]] | None,
+    schema_of: SchemaOf,
+    algorithms: Sequence[str],
 ) -> None:
     """Unknown keys are errors; a file's fields of another algorithm are left out with a notice."""
     for key in [key for key in tree if key not in schema.model_fields]:
-        owners = _owners(key, others) if others else []
+        owners = [name for name in algorithms if key in schema_of(name).model_fields]
         where = located(tree, key, place)
         if not owners:
             near = did_you_mean(key, known_names(schema.model_fields))
@@ -317,8 +313,3 @@ def _check_fields(
             )
         notices.append(f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} does not use it.")
         del tree[key]
-
-
-def _owners(key: str, others: tuple[SchemaOf, Sequence[str]]) -> list[str]:
-    schema_of, algorithms = others
-    return [name for name in algorithms if key in schema_of(name).model_fields]

@@ -108,6 +108,20 @@ def test_diff_names_dotted_keys():
     assert diff(one, one) == []
 
 
+def test_a_stored_config_of_an_older_release_comes_back():
+    config = load_experiment("CartPole-v1:ppo").config
+    stored = dump(config)
+    stored["max_timesteps"] = stored.pop("max_env_steps")
+    stored["eval_async"] = True
+    assert from_dict(stored, schema_of) == config
+
+
+def test_a_variant_that_begins_like_its_file_keeps_its_name(conf, write):
+    config = load_experiment("experiment=cartpole_ppo").config
+    write("environments/cartpole.yaml", to_yaml(config))
+    assert load_experiment("cartpole:cartpole_ppo", config_dir=conf).config == config
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -177,6 +177,74 @@ b: {inherit_from: a}
         load_experiment("a:ppo", config_dir=conf)
 
 
+def test_a_file_with_everything_at_once_loads_unchanged(conf, write):
+    write(
+        "environments/ALE-Breakout-v5.yaml",
+        """
+spec: &spec
+  source: https://example.org
+  action_space: {discrete: 4, labels: {0: NOOP, 1: FIRE}}
+  rewards: {range: [-inf, inf]}
+  returns: {episodic: score, threshold_solved: 400}
+
+_env: &env
+  spec: *spec
+  env_id: ALE/Breakout-v5
+  accelerator: 'gpu'
+  devices: 'auto'
+
+_env_objects: &env_objects
+  <<: *env
+  obs_type: "objects"
+  env_wrappers: &wrappers
+    - id: BreakoutV5_FeatureExtractor
+      clip: true
+
+_ppo: &ppo
+  algo_id: ppo
+  n_envs: 16
+  n_steps: 128
+  batch_size: 0.25
+  n_timesteps: !!float 1e7
+  learning_rate: lin_2.5e-4
+  clip_range: 0.1
+  clip_range_schedule: linear
+  clip_range_schedule_end_value: 0.05
+  normalize_advantages: "rollout"
+  eval_warmup_epochs: 0.1
+  eval_freq_epochs: 5  # every five
+  early_stop_on_eval_threshold: 300
+
+rgb_ppo: {<<: [*ppo, *env], policy: 'CnnPolicy'}
+
+objects_ppo:
+  <<: *ppo
+  <<: *env_objects
+  project_id: "Breakout_objects"
+  description: "objects"
+  use_baseline: true
+  n_epochs: 4
+  n_epochs: 6
+""",
+    )
+    rgb = load_experiment("ALE/Breakout-v5:rgb_ppo", config_dir=conf).config
+    assert (rgb.batch_size, rgb.max_env_steps, rgb.policy, rgb.frame_stack) == (512, 10_000_000, "cnn", 4)
+    loaded = load_experiment("Breakout_objects:objects_ppo", config_dir=conf)
+    config = loaded.config
+    assert (config.obs_type, config.frame_stack, config.n_epochs, config.policy_targets) == (
+        "objects",
+        1,
+        6,
+        "advantages",
+    )
+    assert (config.clip_range.start, config.clip_range.end, config.policy_lr.start) == (0.1, 0.05, 2.5e-4)
+    assert config.eval_warmup_epochs == 488
+    assert (config.early_stop_on_eval_threshold, config.solved_threshold) == (300.0, 400.0)
+    assert config.env_wrappers == ({"id": "BreakoutV5_FeatureExtractor", "clip": True},)
+    assert config.spec.model_dump()["action_space"]["labels"] == {"0": "NOOP", "1": "FIRE"}
+    assert loaded.notices == ("ALE-Breakout-v5.yaml:45: `n_epochs` is given twice; the last one counts.",)
+
+
 def test_a_users_variant_is_added_to_ours_and_one_of_the_same_name_replaces_it(conf, write):
     write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nppo: {seed: 99}\nppo_mine: {algo_id: ppo, seed: 98}\n")
     assert load_experiment("CartPole-v1:ppo_mine", config_dir=conf).config.seed == 98

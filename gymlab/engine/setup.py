@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from gymlab.config.derive import budget_of
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
 from gymlab.config.targets import instantiate
@@ -117,7 +118,7 @@ def bind_workflow(
     counters = counters or Counters()
     context = WorkflowContext(
         config=config,
-        hyperparameters=Hyperparameters(config, config.max_env_steps),
+        hyperparameters=Hyperparameters(config, budget_of(config)),
         observation_space=observation_space,
         action_space=action_space,
         device=fabric.device,

@@ -1,28 +1,12 @@
 import numpy as np
 import pytest
 from fake_environment import FakeEnvironment, clocked
+from fake_policies import LinearPolicy
 from gymnasium import spaces
 
 from gymlab.buffers.collector import RolloutCollector
 from gymlab.components.distributions import distribution_for
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
-
-
-class LinearPolicy:
-    """Value = 10 x the first number observed; every action equally likely."""
-
-    def __init__(self, parameter_size: int, *, collects_values: bool = False) -> None:
-        self.parameter_size = parameter_size
-        self.collects_values = collects_values
-
-    def __call__(self, x):
-        return self.actor(x), self.critic(x)
-
-    def actor(self, x):
-        return np.zeros((len(x), self.parameter_size), np.float32)
-
-    def critic(self, x):
-        return 10 * x[:, 0]
 
 
 def collector_for(environment, *, steps, collects_values=False, normalize="off", **options):

@@ -19,6 +19,7 @@ def test_people_get_a_table(cli):
     shown = cli("doctor")
     assert shown.code == 0
     assert "gymlab works here." in shown.out
+    assert "gymlab[box2d]" in shown.out
 
 
 def test_a_missing_extra_has_its_pip_line_and_is_no_failure(cli, monkeypatch):

@@ -176,10 +176,12 @@ def _variants(environment: str, library: Library) -> list[str]:
 def _incomplete(name: str, library: Library) -> ConfigError:
     """The error for an experiment without a variant."""
     names = _environment_names(library)
-    lines = [f"{name!r} names no variant: write env:variant, e.g. {name}:ppo, or add --algo."]
-    matches = [match for match in names if name.lower() in match.lower()]
-    for match in matches[:8]:
-        lines.append(f"  {match}: {', '.join(_variants(match, library))}")
+    near = {match: _variants(match, library) for match in names if name.lower() in match.lower()}
+    matches = {match: variants for match, variants in near.items() if variants}
+    example = next((f"{match}:{variants[0]}" for match, variants in matches.items()), DEFAULT_EXPERIMENT)
+    lines = [f"{name!r} names no variant: write env:variant, e.g. {example}, or add --algo."]
+    for match, variants in list(matches.items())[:8]:
+        lines.append(f"  {match}: {', '.join(variants)}")
     if not matches:
         lines.append(did_you_mean(name, names) or "`gymlab list` shows all experiments.")
     return ConfigError("\n".join(lines))

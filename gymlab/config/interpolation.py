@@ -143,8 +143,8 @@ class _Resolver:
                 node = node[step]
             elif isinstance(node, list) and step.isdecimal() and int(step) < len(node):
                 node = node[int(step)]
-            elif names[0] == "dims" and len(names) == 2 and step in ENVIRONMENT_DIMENSIONS:
-                return f"${{_dims.{step}}}"
+            elif names[0] == "dims" and names[1:] and names[1] in ENVIRONMENT_DIMENSIONS:
+                return f"${{_dims.{names[1]}}}"
             else:
                 known = list(node) if isinstance(node, Mapping) else []
                 missing = ".".join(names[: index + 1])

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import flatdim
 from threadpoolctl import threadpool_limits
 
 from gymlab.config.derive import budget_of
+from gymlab.config.dimensions import bind_dimensions
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
 from gymlab.config.targets import instantiate
@@ -115,6 +117,7 @@ def bind_workflow(
 ) -> Workflow:
     """The workflow of a config, initialised: with an environment to train, without one only to act."""
     workflow_class = find_workflow(config.algo_id)
+    config = bind_dimensions(config, observation=flatdim(observation_space), action=flatdim(action_space))
     counters = counters or Counters()
     context = WorkflowContext(
         config=config,

@@ -1,0 +1,68 @@
+"""From a config to a session: composed components, dimensions, hooks and buffers that must exist."""
+
+import pytest
+import torch
+from torch import nn
+
+from gymlab.api import resolve
+from gymlab.config.targets import COMPONENTS
+from gymlab.engine.setup import make_fabric, prepare
+from gymlab.errors import ConfigError
+
+SMALL = {"max_env_steps": 64, "n_envs": 2, "n_steps": 16, "batch_size": 16}
+
+
+@COMPONENTS.register("test_probe")
+class Probe(nn.Module):
+    """Takes its size from the environment."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.layer = nn.Linear(inputs, outputs)
+
+
+def session(**fields):
+    return prepare(resolve("CartPole-v1:ppo", **{**SMALL, **fields}).config)
+
+
+def test_components_get_the_dimensions_that_the_environment_knows():
+    node = {"_target_": "test_probe", "inputs": "${_dims.observation}", "outputs": "${_dims.action}"}
+    made = session(components={"probe": node})
+    layer = made.workflow.context.components.probe.layer
+    assert (layer.in_features, layer.out_features) == (4, 2)
+    made.close()
+
+
+def test_optimizers_are_bound_to_the_parameters():
+    made = session(optimizers={"policy": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.5}})
+    optimizer = made.workflow.optimizers["policy"]
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    made.close()
+
+
+def phases(**fields):
+    return {"phases": [{"name": "only", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout", **fields}]}
+
+
+def test_a_hook_that_the_algorithm_does_not_have_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"update_controler.*update_controller"):
+        session(training=phases(hooks=["collect", "update_controler"]))
+
+
+def test_a_buffer_that_nobody_defined_is_named():
+    with pytest.raises(ConfigError, match=r"rolout.*rollout"):
+        session(training=phases(buffer="rolout"))
+
+
+def test_an_accelerator_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match="accelerator='cuda'"):
+        make_fabric(resolve("CartPole-v1:ppo", accelerator="cuda").config)
+
+
+def test_small_networks_get_one_thread_and_a_number_wins():
+    session().close()
+    assert torch.get_num_threads() == 1
+    session(torch_threads=2).close()
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)

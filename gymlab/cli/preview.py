@@ -58,7 +58,7 @@ def _environment(session: Session) -> dict[str, Any]:
         "observation_space": " ".join(str(environment.observation_space).split()),
         "action_space": " ".join(str(environment.action_space).split()),
         "max_episode_steps": environment.spec.max_episode_steps,
-        "threshold": return_threshold(session.config, session),
+        "threshold": return_threshold(session),
     }
 
 

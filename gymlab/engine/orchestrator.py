@@ -47,6 +47,7 @@ class Orchestrator:
     ) -> None:
         self.session = session
         self.config = session.config
+        self.processes = session.fabric.world_size
         self.workflow = session.workflow
         self.scheduler = session.scheduler
         self.buffers = session.buffers
@@ -91,6 +92,9 @@ class Orchestrator:
                 self.monitor.set_phase(self._phase_name)
             if self.stop_signal.requested:
                 self.request_stop(f"stopped by {self.stop_signal.name}")
+            if self.processes > 1:
+                # The first process evaluates and is sent signals: the others stop when it does.
+                self.stop_reason = self.session.fabric.broadcast(self.stop_reason)
         self.training_seconds = self.seconds
         for callback in self.callbacks:
             callback.on_stop(self)
@@ -123,7 +127,8 @@ class Orchestrator:
         """Call the hook, route what it gathered, count what it did."""
         env_steps = updates = 0
         if action.hook == "evaluate":
-            self.evaluate()
+            if self.session.fabric.is_global_zero:
+                self.evaluate()
         elif action.collects:
             result = getattr(self.workflow, action.hook)(action.view)
             env_steps = self._take_in(result, action)
@@ -133,15 +138,16 @@ class Orchestrator:
 
     def _take_in(self, result: CollectResult, action: Action) -> int:
         counters = self.counters
-        counters.env_steps += result.env_steps
-        counters.frames += result.env_steps * self.config.frame_skip
+        env_steps = result.env_steps * self.processes
+        counters.env_steps += env_steps
+        counters.frames += env_steps * self.config.frame_skip
         counters.vec_steps += result.vec_steps
         counters.episodes += len(result.episodes)
         self.statistics.update(result.episodes)
         if result.trajectory is not None and action.phase.buffer is not None:
             self.buffers[action.phase.buffer].add(result.trajectory)
         self.recorder.record_means(result.metrics)
-        return result.env_steps
+        return env_steps
 
     def _update(self, action: Action) -> int:
         buffer = None if action.phase.buffer is None else self.buffers[action.phase.buffer]
@@ -170,6 +176,8 @@ class Orchestrator:
         for callback in self.callbacks:
             callback.on_epoch_end(self)
         row = self.recorder.flush()
+        if self.processes > 1:
+            row = self.session.fabric.broadcast(row)
         self.monitor.log(row, self.counters)
         self.scheduler.observe(row)
         for callback in self.callbacks:

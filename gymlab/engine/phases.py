@@ -34,11 +34,12 @@ class PhaseScheduler:
     what was collected is also learned from; a duration in updates ends the phase at once. A skipped update counts as nothing.
     """
 
-    def __init__(self, phases: Sequence[Phase], budget: int | None = None) -> None:
+    def __init__(self, phases: Sequence[Phase], budget: int | None = None, processes: int = 1) -> None:
         if not phases:
             raise ConfigError("The curriculum has no phases. Add at least one under training.phases.")
         self.phases = tuple(phases)
         self.budget = budget
+        self.processes = processes
         self.env_steps = 0
         self.phase_index = 0
         self.cycle_ended = False
@@ -175,13 +176,13 @@ class PhaseScheduler:
 
     @property
     def remaining_env_steps(self) -> int | None:
-        """Environment steps that may still be collected in this phase."""
+        """Environment steps that each process may still collect in this phase."""
         limits = []
         if self.phase.duration_steps is not None:
             limits.append(self.phase.duration_steps - self.steps_done)
         if self.budget is not None:
             limits.append(self.budget - self.env_steps)
-        return max(0, min(limits)) if limits else None
+        return max(0, min(limits)) // self.processes if limits else None
 
     @property
     def progress(self) -> float:

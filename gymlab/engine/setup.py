@@ -162,9 +162,8 @@ def prepare(config: Config) -> Session:
         environment=environment,
         counters=counters,
     )
-    scheduler = PhaseScheduler(
-        config.training.phases or parse_phases(workflow.phases, type(workflow).__name__), config.max_env_steps
-    )
+    phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
+    scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
     buffers = {**workflow.default_buffers(), **workflow.context.buffers}
     _check_hooks(workflow, scheduler, buffers)
     return Session(config, fabric, seeds, counters, workflow.hyperparameters, environment, workflow, scheduler, buffers)

@@ -35,14 +35,10 @@ def run_config(run: Run) -> Config:
     return from_dict(run.config_data, lambda algo: find_workflow(algo).Config)
 
 
-def return_threshold(config: Config, session: Session | None = None) -> float | None:
+def return_threshold(session: Session) -> float | None:
     """The return that means solved: the config's, the experiment's spec, or what the environment registers."""
-    if config.reward_threshold is not None:
-        return config.reward_threshold
-    declared = config.spec.returns.get("threshold_solved")
-    if declared is not None:
-        return float(declared)
-    return session.environment.get_return_threshold() if session is not None else None
+    declared = session.config.solved_threshold
+    return session.environment.get_return_threshold() if declared is None else declared
 
 
 def train(
@@ -56,11 +52,25 @@ def train(
     """Train, and leave a run directory whatever happens: finished, stopped or crashed with its reason."""
     started = time.time()
     session = prepare(config)
-    run = Run.create(runs_dir, config, run_id)
     try:
+        if not session.fabric.is_global_zero:
+            return _train_beside(session)
+        run = Run.create(runs_dir, config, run_id)
+        if session.fabric.world_size > 1:
+            session.fabric.broadcast(str(run.dir))
         return _train_in(run, session, started, command or default_command(config), notices)
     finally:
         session.close()
+
+
+def _train_beside(session: Session) -> Run:
+    """What the further processes of a distributed training do: the same steps, and nothing on disk or screen."""
+    run = Run(Path(session.fabric.broadcast("")))
+    with Monitor([]) as monitor, StopSignal() as stop_signal:
+        if session.config.init_from_run is not None:
+            _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
+        Orchestrator(session, [Schedules()], Recorder(), monitor, run.checkpoints, stop_signal).run()
+    return run
 
 
 def default_command(config: Config) -> str:
@@ -83,7 +93,7 @@ def _train_in(run: Run, session: Session, started: float, command: str, notices:
         versions=versions(),
     )
     run.mark_last()
-    threshold = return_threshold(config, session)
+    threshold = return_threshold(session)
     with _open_monitor(run, config, threshold) as monitor, StopSignal() as stop_signal:
         monitor.show(_plan(session))
         for notice in notices:

@@ -37,6 +37,12 @@ class Claim:
         """The experiment's name as a run id and file name."""
         return self.experiment.lower().replace(":", "-").replace("/", "-").replace("_", "-")
 
+    @property
+    def command(self) -> str:
+        """What trains it."""
+        seeds = f"--seed {self.seeds[0]}" if len(self.seeds) == 1 else f"--seeds {self.seeds[0]}-{self.seeds[-1]}"
+        return f"gymlab train {self.experiment} {seeds}"
+
     def run(self, runs_dir: Path, seed: int) -> Run:
         """The run of a seed, trained or not."""
         return Run(runs_dir / f"{self.slug}-s{seed}")
@@ -113,7 +119,7 @@ def results(claims: list[Claim], runs_dir: Path) -> list[RunResult]:
                     value=claim.value(run),
                     env_steps=record["counters"]["env_steps"],
                     wall_seconds=run.metrics[WALL_SECONDS][-1] or 0.0,
-                    command=f"gymlab train {claim.experiment} --seeds {claim.seeds[0]}-{claim.seeds[-1]}",
+                    command=claim.command,
                     commit=record["versions"].get("commit", "?"),
                     threshold=claim.at_least,
                 )

@@ -12,10 +12,10 @@ from statistics import fmean
 from typing import Any
 
 import yaml
-from gymlab.metrics.plots import curves
 
 from gymlab.engine.run import Run
 from gymlab.metrics.names import WALL_SECONDS
+from gymlab.metrics.plots import curves
 from gymlab.metrics.report import RunResult, results_table
 
 ROOT = Path(__file__).parents[1]

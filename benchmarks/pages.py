@@ -12,7 +12,9 @@ from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.metrics.video import to_gif
 
 ROOT = Path(__file__).parents[1]
-SHOWN_RUN = ROOT / "runs" / "verify" / "cartpole-v1-ppo-s0"
+VERIFIED = ROOT / "runs" / "verify"
+SHOWN = {"cartpole.gif": "cartpole-v1-ppo-s0", "lunarlander.gif": "lunarlander-v3-ppo-s0"}
+"""Pictures of the README by the run whose final video they are made from."""
 
 
 def main() -> int:
@@ -23,11 +25,12 @@ def main() -> int:
     )
     assert table is not None, "docs/results.md holds no table; run `make verify` first"
     fill(ROOT / "README.md", "results", table[0])
-    video = SHOWN_RUN / "videos" / "final.mp4"
-    if video.exists():
-        to_gif(video, ROOT / "docs" / "images" / "cartpole.gif", width=300)
-    else:
-        print(f"{video} is not there: the picture stays as it is; `make verify` trains it")
+    for picture, run in SHOWN.items():
+        video = VERIFIED / run / "videos" / "final.mp4"
+        if video.exists():
+            to_gif(video, ROOT / "docs" / "images" / picture, width=300)
+        else:
+            print(f"{video} is not there: {picture} stays as it is; `make verify` trains it")
     return 0
 
 

@@ -24,10 +24,12 @@ __all__ = ["Agent", "Run", "load", "resolve", "train"]
 def load_plugins(modules: Sequence[str]) -> None:
     """Import the user's own modules (from the command line or a call, never from a config) so that what they register is known."""
     for name in modules:
-        if (cwd := os.getcwd()) not in sys.path:
-            sys.path.insert(0, cwd)
+        path = Path(name)
+        directory = str(path.parent.resolve()) if path.suffix == ".py" else os.getcwd()
+        if directory not in sys.path:
+            sys.path.insert(0, directory)
         try:
-            importlib.import_module(name.removesuffix(".py").replace(os.sep, "."))
+            importlib.import_module(path.stem if path.suffix == ".py" else name)
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"Plugin {name!r} cannot be imported: {error}. Give a module that Python finds from here, e.g. --plugin my_algo."

@@ -67,7 +67,7 @@ class Run:
                 except FileExistsError:
                     if run_id:
                         raise GymlabError(
-                            f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id, or go on with it by --resume {run_id}."
+                            f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id."
                         ) from None
         except OSError as error:
             raise GymlabError(

@@ -8,7 +8,14 @@ from gymlab.engine.run import Run
 
 def test_two_processes_leave_one_run_and_share_the_budget(tmp_path):
     command = [sys.executable, "-m", "gymlab", "train", "CartPole-v1:ppo", "-q", "--runs-dir", str(tmp_path)]
-    settings = ["devices=2", "accelerator=cpu", "max_env_steps=2048", "eval_freq_epochs=2", "eval_episodes=4", "video=false"]
+    settings = [
+        "devices=2",
+        "accelerator=cpu",
+        "max_env_steps=2048",
+        "eval_freq_epochs=2",
+        "eval_episodes=4",
+        "video=false",
+    ]
     done = subprocess.run([*command, "--run-id", "both", *settings], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["@last", "both"]

@@ -42,7 +42,11 @@ def test_optimizers_are_bound_to_the_parameters():
 
 
 def phases(**fields):
-    return {"phases": [{"name": "only", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout", **fields}]}
+    return {
+        "phases": [
+            {"name": "only", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout", **fields}
+        ]
+    }
 
 
 def test_a_hook_that_the_algorithm_does_not_have_names_the_nearest():

@@ -67,6 +67,8 @@ class StandardFamily(Family):
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise missing_package(env_id, spec, error) from error
         except TypeError as error:
+            if rendering and "render_mode" in str(error):
+                raise EnvironmentFailure(f"{env_id} does not render: it takes no render_mode.") from error
             raise ConfigError(f"{env_id} does not take env_kwargs {env_kwargs!r}: {error}") from error
 
     def ids(self) -> Iterable[str]:

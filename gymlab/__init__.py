@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from gymlab.api import load, resolve, train
+    from gymlab.api import load, resolve, resume, train
 
-__all__ = ["load", "resolve", "train"]
+__all__ = ["load", "resolve", "resume", "train"]
 __version__ = version("gymlab")
 
 

@@ -13,12 +13,13 @@ from typing import Any
 from gymlab.config import Loaded
 from gymlab.config import load as load_config
 from gymlab.engine.agent import Agent, load
-from gymlab.engine.run import Run, runs_directory
+from gymlab.engine.run import Run, find_run, runs_directory
+from gymlab.engine.train import resume as resume_run
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.errors import ConfigError
 
-__all__ = ["Agent", "Run", "load", "resolve", "train"]
+__all__ = ["Agent", "Run", "load", "resolve", "resume", "train"]
 
 
 def load_plugins(modules: Sequence[str]) -> None:
@@ -87,6 +88,23 @@ def train(
     return train_config(
         loaded.config, runs_dir=runs_directory(runs_dir), run_id=run_id, command=command, notices=loaded.notices
     )
+
+
+def resume(
+    reference: str = "@last",
+    *,
+    epoch: str | int | None = None,
+    runs_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    **fields: Any,
+) -> Run:
+    """Go on with a run, bit for bit from its last checkpoint (or `epoch`): `resume("@last", max_env_steps=200_000)`."""
+    load_plugins(plugins)
+    run, which = find_run(reference, runs_directory(runs_dir))
+    loaded = resolve(str(run.dir / "config.json"), overrides=overrides, **fields)
+    chosen = which if epoch is None else str(epoch)
+    return resume_run(run, chosen, loaded.config, notices=loaded.notices)
 
 
 def _debugger_attached() -> bool:

@@ -160,7 +160,9 @@ def _show(findings: list[Finding], works: bool) -> None:
     made.title, made.show_header = None, False
     for finding in findings:
         sign, colour = signs[finding.state]
-        made.add_row(Text(sign, style=colour), Text(finding.name), Text(finding.detail), Text(finding.fix, style="bold"))
+        made.add_row(
+            Text(sign, style=colour), Text(finding.name), Text(finding.detail), Text(finding.fix, style="bold")
+        )
     console = screen()
     console.print(made)
     verdict = (

@@ -20,6 +20,7 @@ EXAMPLES = """  gymlab train                                          Bandit-v0:
   gymlab train CartPole-v1:ppo --seeds 0-4 --jobs 2     five seeds, two at a time, with a table at the end
   gymlab train CartPole-v1:ppo --cfg job                print what would be trained, as YAML
   gymlab train CartPole-v1:ppo --init-from-run @last/@best
+  gymlab train --resume @last max_env_steps=200_000     go on with a run, here with a longer budget
   gymlab train my_package.envs:Maze-v0 --algo ppo       an environment of your own
   gymlab train --list-envs cart                         what can be trained"""
 
@@ -39,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--init-from-run", metavar="REF", help="begin with the parameters of a run: ID, ID/@best, ID/epoch=13, @last"
     )
     parser.add_argument(
+        "--resume", metavar="REF", help="go on with a run, exactly from its last checkpoint: ID, ID/epoch=13, @last"
+    )
+    parser.add_argument("--epoch", metavar="N", help="with --resume: which checkpoint: 13, @best, @last")
+    parser.add_argument(
         "--list-envs", nargs="?", const="", metavar="WORD", help="list environments and variants, and exit"
     )
     parser.add_argument("--cfg", choices=["job"], help="print the resolved config as YAML, and exit")
@@ -57,6 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise GymlabError(
             "--jobs says how many seeds train at the same time; give them with --seeds, e.g. --seeds 0-4 --jobs 2."
         )
+    if arguments.epoch is not None and arguments.resume is None:
+        raise GymlabError(
+            "--epoch says from which checkpoint a run goes on; name the run with --resume, e.g. --resume @last."
+        )
+    if arguments.resume is not None:
+        return _resume(arguments)
     if arguments.cfg:
         return _show_config(arguments)
     if arguments.seeds is not None:
@@ -103,6 +114,24 @@ def _show_config(arguments: argparse.Namespace) -> int:
         show_json(dump(loaded.config))
     else:
         show_text(to_yaml(loaded.config))
+    return 0
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from gymlab.api import resume
+    from gymlab.cli.output import output_kept_clean, show_json
+
+    keywords = train_keywords(arguments)
+    refused = [name for name in ("experiment", "algo", "config_dir", "env_kwargs") if keywords.pop(name)]
+    refused += [
+        f"--{name.replace('_', '-')}" for name in ("seeds", "run_id", "init_from_run") if getattr(arguments, name)
+    ]
+    if refused:
+        raise GymlabError(f"--resume goes on with a run as it is: leave out {', '.join(refused)}.")
+    with output_kept_clean(arguments.json):
+        finished = resume(arguments.resume, epoch=arguments.epoch, runs_dir=arguments.runs_dir, **keywords)
+    if arguments.json:
+        show_json(run_summary(finished))
     return 0
 
 

@@ -36,7 +36,7 @@ RETIRED = {
     "eval_async": "evaluation takes place between epochs",
     "log_per_env_eval_metrics": "evaluation reports over all its episodes",
     "checkpoint_dir": "checkpoints lie in the run directory",
-    "resume": "which run is gone on with is said on the command line",
+    "resume": "use `gymlab train --resume RUN`",
     "reward_shaping": "shaping is a wrapper: see `env_wrappers`",
 }
 """Fields that no longer mean anything, and why."""

@@ -29,9 +29,11 @@ class Checkpoint:
     path: Path
 
     @property
-    def epoch(self) -> int:
-        """Epochs that had ended when it was written."""
-        return _place(self.path.name)[0]
+    def place(self) -> tuple[int, int]:
+        """Epochs that had ended when it was written and, for a stop in the middle of one, env steps: the order of checkpoints."""
+        match = NAME.match(self.path.name)
+        assert match is not None, self.path
+        return int(match[1]), int(match[2] or 0)
 
     def read_state(self) -> dict[str, Any]:
         """Format version, workflow, counters, phase and the JSON part of everything saved."""
@@ -162,7 +164,7 @@ class CheckpointManager:
         finished = [
             path for path in self.directory.iterdir() if NAME.match(path.name) and (path / "manifest.json").is_file()
         ]
-        return [Checkpoint(path) for path in sorted(finished, key=lambda path: _place(path.name))]
+        return sorted((Checkpoint(path) for path in finished), key=lambda checkpoint: checkpoint.place)
 
     def _linked(self, link: str) -> str | None:
         path = self.directory / link
@@ -177,6 +179,15 @@ class CheckpointManager:
         for leftover in self.directory.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
+    def rewind(self, checkpoint: Checkpoint) -> None:
+        """Make `checkpoint` the newest: what came after it belongs to a future that is given up."""
+        for other in self.all():
+            if other.place > checkpoint.place:
+                shutil.rmtree(other.path)
+        relative_link(self.directory / "last.ckpt", checkpoint.path.name)
+        if not (self.directory / "best.ckpt").exists():
+            relative_link(self.directory / "best.ckpt", checkpoint.path.name)
+
     def find(self, which: str = "@last") -> Checkpoint:
         """`@last` (newest that verifies), `@best`, `epoch=13` or `13`; always verified."""
         checkpoints = self.all()
@@ -189,7 +200,7 @@ class CheckpointManager:
             chosen = [c for c in checkpoints if c.path.name == target]
         else:
             epoch = which.removesuffix(".ckpt").removeprefix("epoch=")
-            chosen = [c for c in checkpoints if epoch.isdigit() and c.epoch == int(epoch)]
+            chosen = [c for c in checkpoints if epoch.isdigit() and c.place[0] == int(epoch)]
         if not chosen:
             known = ", ".join(["@best", "@last", *(c.path.name.removesuffix(".ckpt") for c in checkpoints)])
             raise CheckpointError(f"No checkpoint {which!r} in {self.directory}. There is: {known}.")
@@ -205,13 +216,6 @@ class CheckpointManager:
             except CheckpointError as error:
                 damage.append(str(error))
         raise CheckpointError("No checkpoint of the run is whole:\n" + "\n".join(damage))
-
-
-def _place(name: str) -> tuple[int, int]:
-    """Epoch and, for a stop in the middle of one, env steps: the order of checkpoints."""
-    match = NAME.match(name)
-    assert match is not None, name
-    return int(match[1]), int(match[2] or 0)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import psutil
-import torch
 
+from gymlab.engine import snapshot
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import EvaluationResult, evaluate
 from gymlab.engine.phases import Action
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.engine.workflow import CollectResult, UpdateResult
-from gymlab.envs.spaces import space_to_json
 from gymlab.metrics import names
 from gymlab.metrics.names import prefixed
 
@@ -64,15 +60,15 @@ class Orchestrator:
         self.video: Path | None = None
         self.seconds_before = 0.0
         self.training_seconds = 0.0
-        self._epoch_started_at_steps = 0
-        self._in_epoch = False
+        self.epoch_began: int | None = None
+        """Env steps at which the epoch that is going on began; None between epochs."""
         self._evaluation_environment: VectorEnv | None = None
         self._process = psutil.Process()
         self._memory_read_at = 0.0
 
     def run(self) -> str:
         """Train until the curriculum, the budget, a callback or a signal ends it; says which."""
-        self._start = time.perf_counter()
+        self._start = self._epoch_started_at = time.perf_counter()
         self._cpu_start = time.process_time()
         self.monitor.set_phase(self._phase_name)
         for callback in self.callbacks:
@@ -115,10 +111,9 @@ class Orchestrator:
         return self.seconds_before + time.perf_counter() - self._start
 
     def _begin_epoch(self) -> None:
-        if self._in_epoch:
+        if self.epoch_began is not None:
             return
-        self._in_epoch = True
-        self._epoch_started_at_steps = self.counters.env_steps
+        self.epoch_began = self.counters.env_steps
         self._epoch_started_at = time.perf_counter()
         for callback in self.callbacks:
             callback.on_epoch_start(self)
@@ -165,14 +160,16 @@ class Orchestrator:
         length = self.config.epoch_env_steps
         if length is None:
             return self.scheduler.cycle_ended
-        return (
-            self.counters.env_steps - self._epoch_started_at_steps >= length or self.scheduler.phase_ended is not None
-        )
+        return self._epoch_steps >= length or self.scheduler.phase_ended is not None
+
+    @property
+    def _epoch_steps(self) -> int:
+        return self.counters.env_steps - (self.epoch_began or 0)
 
     def _end_epoch(self) -> None:
-        self._in_epoch = False
         self.counters.epoch += 1
         self._record_progress()
+        self.epoch_began = None
         for callback in self.callbacks:
             callback.on_epoch_end(self)
         row = self.recorder.flush()
@@ -191,10 +188,9 @@ class Orchestrator:
         for name, value in self.statistics.metrics().items():
             record(prefixed("train", f"roll/{name}"), value)
         now = time.perf_counter()
-        steps = self.counters.env_steps - self._epoch_started_at_steps
         record(names.WALL_SECONDS, self.seconds)
         record(names.CPU_SECONDS, time.process_time() - self._cpu_start)
-        record(names.STEPS_PER_SECOND, steps / max(now - self._epoch_started_at, 1e-9))
+        record(names.STEPS_PER_SECOND, self._epoch_steps / max(now - self._epoch_started_at, 1e-9))
         if now - self._memory_read_at >= MEMORY_EVERY_SECONDS:
             self._memory_read_at = now
             record(names.MEMORY_MB, self._process.memory_info().rss / 2**20)
@@ -228,39 +224,15 @@ class Orchestrator:
 
     def save_checkpoint(self, row: dict[str, float], *, best: bool) -> None:
         """Write everything that going on from here needs."""
-        workflow = self.workflow
         self.monitor.flush()
         written = self.checkpoints.save(
             epoch=self.counters.epoch,
             env_steps=self.counters.env_steps,
-            mid_epoch=self._in_epoch,
-            model={
-                f"{name}.{key}": value
-                for name, module in workflow.modules.items()
-                for key, value in module.state_dict().items()
-            },
-            parts={
-                "optimizer": {name: optimizer.state_dict() for name, optimizer in workflow.optimizers.items()},
-                "rng": _random_states(),
-                "envs": {"train": self.session.environment.get_state()},
-                "buffers": {name: buffer.get_state() for name, buffer in self.buffers.items()},
-                "workflow": workflow.get_state(),
-            },
-            state={
-                "workflow": self.config.algo_id,
-                "counters": asdict(self.counters),
-                "phase": self.scheduler.get_state(),
-                "hyperparameters": self.hyperparameters.get_state(),
-                "statistics": self.statistics.get_state(),
-                "best_score": self.best_score,
-                "seconds": self.seconds,
-                "observation_space": space_to_json(self.session.environment.observation_space),
-                "raw_observation_space": space_to_json(self.session.environment.raw_observation_space),
-                "action_space": space_to_json(self.session.environment.action_space),
-            },
+            mid_epoch=self.epoch_began is not None,
             metrics=row,
             best=best,
             video=self.video,
+            **snapshot.take(self),
         )
         self.monitor.checkpoint(f"checkpoint {written.path.name}{' (best)' if best else ''}")
 
@@ -268,16 +240,3 @@ class Orchestrator:
         """Release what the loop opened itself."""
         if self._evaluation_environment is not None:
             self._evaluation_environment.close()
-
-
-def _random_states() -> dict[str, Any]:
-    """States of the global generators of torch, NumPy and Python."""
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    states: dict[str, Any] = {
-        "torch": torch.get_rng_state(),
-        "numpy": {"name": name, "keys": keys, "position": position, "has_gauss": has_gauss, "cached": cached},
-        "python": random.getstate(),
-    }
-    if torch.cuda.is_available():
-        states["cuda"] = list(torch.cuda.get_rng_state_all())
-    return states

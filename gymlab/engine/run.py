@@ -67,7 +67,7 @@ class Run:
                 except FileExistsError:
                     if run_id:
                         raise GymlabError(
-                            f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id."
+                            f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id, or go on with it: --resume {run_id}."
                         ) from None
         except OSError as error:
             raise GymlabError(

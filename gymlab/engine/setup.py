@@ -147,11 +147,11 @@ def _seed_libraries(seeds: SeedTree) -> None:
     np.random.seed(seeds.child("numpy").integer() % 2**32)
 
 
-def prepare(config: Config) -> Session:
-    """Build everything that training needs; nothing is written to disk here."""
+def prepare(config: Config, backend: str | None = None) -> Session:
+    """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
     fabric = make_fabric(config)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
-    environment = make_vector(config, config.n_envs, seeds, purpose="train")
+    environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend)
     set_threads(config, environment.observation_space)
     counters = Counters()
     workflow = bind_workflow(

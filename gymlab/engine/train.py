@@ -17,13 +17,16 @@ from gymlab.engine.callbacks.evaluation import Evaluation
 from gymlab.engine.callbacks.report import Report
 from gymlab.engine.callbacks.schedules import Schedules
 from gymlab.engine.callbacks.video import Videos
-from gymlab.engine.checkpoint import CheckpointManager
+from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.files import write_json
 from gymlab.engine.orchestrator import Orchestrator
+from gymlab.engine.resume import changed_settings, rewind
 from gymlab.engine.run import Run, find_run, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.signals import StopSignal
+from gymlab.engine.snapshot import restore
 from gymlab.engine.workflow import find_workflow
+from gymlab.errors import GymlabError
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
@@ -58,7 +61,32 @@ def train(
         run = Run.create(runs_dir, config, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
-        return _train_in(run, session, started, command or default_command(config), notices)
+        write_json(run.dir / "config.json", redact(dump(config)))
+        run.update_record(
+            started=started,
+            command=command or default_command(config),
+            experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
+            seed=config.seed,
+            backend=session.environment.backend,
+        )
+        return _train_in(run, session, notices)
+    finally:
+        session.close()
+
+
+def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ()) -> Run:
+    """Go on with a run from one of its checkpoints, with a config that differs only in what may change."""
+    if run.status == "running":
+        raise GymlabError(f"Run {run.id} is still training (process {run.record['pid']}). Stop it first.")
+    changes = changed_settings(run_config(run), config)
+    checkpoint = run.checkpoints.find(which)
+    session = prepare(config, backend=run.record.get("backend"))
+    try:
+        rewind(run, checkpoint)
+        write_json(run.dir / "config.json", redact(dump(config)))
+        run.update_record(resumed=[*run.record.get("resumed", []), {"time": time.time(), "from": checkpoint.path.name}])
+        told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
+        return _train_in(run, session, [*notices, *told], checkpoint)
     finally:
         session.close()
 
@@ -78,20 +106,9 @@ def default_command(config: Config) -> str:
     return f"gymlab train {config.project_id or config.env_id}:{config.variant or config.algo_id} --seed {config.seed}"
 
 
-def _train_in(run: Run, session: Session, started: float, command: str, notices: Sequence[str]) -> Run:
+def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Checkpoint | None = None) -> Run:
     config = session.config
-    write_json(run.dir / "config.json", redact(dump(config)))
-    run.update_record(
-        status="running",
-        pid=os.getpid(),
-        host=os.uname().nodename,
-        started=started,
-        command=command,
-        experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
-        seed=config.seed,
-        backend=session.environment.backend,
-        versions=versions(),
-    )
+    run.update_record(status="running", pid=os.getpid(), host=os.uname().nodename, versions=versions())
     run.mark_last()
     threshold = return_threshold(session)
     with _open_monitor(run, config, threshold) as monitor, StopSignal() as stop_signal:
@@ -107,7 +124,9 @@ def _train_in(run: Run, session: Session, started: float, command: str, notices:
             stop_signal,
         )
         try:
-            if config.init_from_run is not None:
+            if checkpoint is not None:
+                restore(loop, checkpoint)
+            elif config.init_from_run is not None:
                 _transfer(config.init_from_run, run.dir.parent, session, monitor)
             reason = loop.run()
         except BaseException as error:

@@ -40,23 +40,40 @@ class Recorder:
         for name, value in metrics.items():
             self._mean[prefixed(purpose, name)].append(value)
 
+    def get_state(self) -> dict[str, Any]:
+        """What was recorded since the last flush, as numbers: a checkpoint in the middle of an epoch keeps it."""
+        return {
+            "last": dict(zip(self._last, _read(list(self._last.items())), strict=True)),
+            "mean": {name: _read([(name, value) for value in values]) for name, values in self._mean.items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take back what `get_state` gave."""
+        self._last = dict(state["last"])
+        self._mean = defaultdict(list, {name: list(values) for name, values in state["mean"].items()})
+
     def flush(self) -> dict[str, float]:
         """The epoch's row; the recorder is empty afterwards. A name recorded both ways keeps its last value."""
         last, means = self._last, self._mean
         self._last, self._mean = {}, defaultdict(list)
         groups = [(name, values) for name, values in means.items() if name not in last]
         groups += [(name, [value]) for name, value in last.items()]
-        tensors = [(name, value) for name, values in groups for value in values if _is_tensor(value)]
-        read = iter(_read_tensors(tensors))
+        read = iter(_read([(name, value) for name, values in groups for value in values]))
         row: dict[str, float] = {}
         for name, values in groups:
-            numbers = [next(read) if _is_tensor(value) else _number(name, value) for value in values]
+            numbers = [next(read) for _ in values]
             row[name] = numbers[0] if len(numbers) == 1 else fsum(numbers) / len(numbers)
         return row
 
 
 def _is_tensor(value: Any) -> bool:
     return type(value) is not float and hasattr(value, "detach")
+
+
+def _read(recorded: list[tuple[str, Any]]) -> list[float]:
+    """The recorded values as numbers, in order."""
+    tensors = iter(_read_tensors([(name, value) for name, value in recorded if hasattr(value, "detach")]))
+    return [next(tensors) if hasattr(value, "detach") else _number(name, value) for name, value in recorded]
 
 
 def _number(name: str, value: Any) -> float:

@@ -160,3 +160,27 @@ def test_a_signal_saves_and_ends_cleanly(tmp_path, number, wait_for):
 
 def test_main_can_be_called_from_python(tmp_path, tiny):
     assert main(["train", "CartPole-v1:ppo", *tiny, "-q", "--runs-dir", str(tmp_path)]) == 0
+
+
+def test_resume_goes_on_in_the_same_run(cli, tmp_path, tiny):
+    assert cli("train", "CartPole-v1:ppo", *tiny, "--run-id", "one", "-q").code == 0
+    done = cli("train", "--resume", "one", "--max-env-steps", "1024", "-q", "--json").json()
+    assert (done["run"], done["env_steps"], done["status"]) == ("one", 1024, "finished")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--resume", "one", "CartPole-v1:ppo"], "experiment"),
+        (["--resume", "one", "--seeds", "0-1"], "--seeds"),
+        (["--epoch", "3"], "--resume"),
+        (["--resume", "one", "gamma=0.5"], "gamma cannot change"),
+        (["--resume", "one", "--seed", "5"], "seed cannot change"),
+        (["--resume", "nothing"], "No run 'nothing'"),
+    ],
+)
+def test_resume_refuses_what_would_be_another_run(cli, tiny, arguments, named):
+    cli("train", "CartPole-v1:ppo", *tiny, "--run-id", "one", "-q")
+    refused = cli("train", *arguments)
+    assert refused.code == 2
+    assert named in refused.err

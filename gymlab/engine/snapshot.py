@@ -1,0 +1,96 @@
+"""What a checkpoint holds of a running loop, and how a loop takes it back: the two sides of exact resume in one place."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gymlab.engine.agent import load_model
+from gymlab.engine.workflow import Counters
+from gymlab.envs.spaces import space_to_json
+
+if TYPE_CHECKING:
+    from gymlab.engine.checkpoint import Checkpoint
+    from gymlab.engine.orchestrator import Orchestrator
+
+
+def take(loop: Orchestrator) -> dict[str, Any]:
+    """Model, parts and state for `CheckpointManager.save`."""
+    workflow, environment = loop.workflow, loop.session.environment
+    return {
+        "model": {
+            f"{name}.{key}": value
+            for name, module in workflow.modules.items()
+            for key, value in module.state_dict().items()
+        },
+        "parts": {
+            "optimizer": {name: optimizer.state_dict() for name, optimizer in workflow.optimizers.items()},
+            "rng": _random_states(),
+            "envs": {"train": environment.get_state()},
+            "buffers": {name: buffer.get_state() for name, buffer in loop.buffers.items()},
+            "workflow": workflow.get_state(),
+            "controllers": workflow.context.controller_manager.states(),
+        },
+        "state": {
+            "workflow": loop.config.algo_id,
+            "counters": asdict(loop.counters),
+            "phase": loop.scheduler.get_state(),
+            "hyperparameters": loop.hyperparameters.get_state(),
+            "statistics": loop.statistics.get_state(),
+            "best_score": loop.best_score,
+            "seconds": loop.seconds,
+            "epoch_began": loop.epoch_began,
+            "pending_metrics": loop.recorder.get_state(),
+            "observation_space": space_to_json(environment.observation_space),
+            "raw_observation_space": space_to_json(environment.raw_observation_space),
+            "action_space": space_to_json(environment.action_space),
+        },
+    }
+
+
+def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
+    """Put a fresh loop exactly where the checkpoint was written."""
+    workflow, state = loop.workflow, checkpoint.read_state()
+    load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
+    for name, saved in checkpoint.read_part("optimizer").items():
+        workflow.optimizers[name].load_state_dict(saved)
+    loop.session.environment.set_state(checkpoint.read_part("envs")["train"])
+    for name, saved in checkpoint.read_part("buffers").items():
+        loop.buffers[name].set_state(saved)
+    workflow.set_state(checkpoint.read_part("workflow"))
+    workflow.context.controller_manager.set_states(checkpoint.read_part("controllers"))
+    for name, value in asdict(Counters(**state["counters"])).items():
+        setattr(loop.counters, name, value)
+    loop.scheduler.set_state(state["phase"])
+    loop.hyperparameters.set_state(state["hyperparameters"])
+    loop.statistics.set_state(state["statistics"])
+    loop.best_score = state["best_score"]
+    loop.seconds_before = state["seconds"]
+    loop.epoch_began = state["epoch_began"]
+    loop.recorder.set_state(state["pending_metrics"])
+    _set_random_states(checkpoint.read_part("rng"))
+
+
+def _random_states() -> dict[str, Any]:
+    """States of the global generators of torch, NumPy and Python."""
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    states: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": (name, keys, position, has_gauss, cached),
+        "python": random.getstate(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = list(torch.cuda.get_rng_state_all())
+    return states
+
+
+def _set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"])
+    np.random.set_state(states["numpy"])
+    random.setstate(states["python"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])

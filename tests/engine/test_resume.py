@@ -1,0 +1,74 @@
+"""N steps = k steps + stop + resume + the rest, bit for bit."""
+
+import pytest
+import torch
+
+import gymlab
+from gymlab.errors import CheckpointError, ConfigError
+
+TINY = {"n_envs": 8, "n_steps": 32, "batch_size": 64, "n_epochs": 2, "quiet": True, "video": False, "eval_episodes": 10}
+KINDS = {
+    "native": ("CartPole-v1:ppo", {}),
+    "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
+    "replayed": ("Acrobot-v1:ppo", {"n_envs": 2}),
+    "stored rollouts": ("CartPole-v1:ppo", {"replay_ratio": 2, "replay_buffer_size": 512}),
+    "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
+}
+
+
+def everything(run):
+    """Parameters, optimizer, counters and metrics of the end of a run, without the clock."""
+    checkpoint = run.checkpoints.find()
+    rows = {name: values for name, values in run.metrics.items() if not name.startswith("sys/")}
+    return checkpoint.read_model(), checkpoint.read_part("optimizer"), checkpoint.read_state()["counters"], rows
+
+
+def assert_equal(first, second):
+    (model, optimizer, counters, rows), (other_model, other_optimizer, other_counters, other_rows) = (
+        everything(first),
+        everything(second),
+    )
+    assert counters == other_counters
+    assert rows == other_rows
+    for name, tensor in model.items():
+        assert torch.equal(tensor, other_model[name]), name
+    for name, state in optimizer["policy"]["state"][0].items():
+        assert torch.equal(state, other_optimizer["policy"]["state"][0][name]), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resumed_equals_uninterrupted(tmp_path, kind):
+    """A run goes back to epoch 4 of 8 and on from there: what came after is given up and comes again the same."""
+    experiment, fields = KINDS[kind]
+    settings = {**TINY, **fields, "seed": 7, "eval_freq_epochs": 2, "early_stop_on_eval_threshold": False}
+    settings |= {"keep_checkpoints": 9, "max_env_steps": 8 * 256}
+    settings["n_steps"] = 256 // settings["n_envs"]
+    whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
+    gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)
+    resumed = gymlab.resume("cut", epoch=4, runs_dir=tmp_path)
+    assert resumed.id == "cut"
+    assert resumed.metrics["train/cnt/epoch"] == list(range(1, 9))
+    assert resumed.record["resumed"][0]["from"] == "epoch=0004.ckpt"
+    assert_equal(whole, resumed)
+
+
+def test_a_finished_run_can_be_extended(tmp_path):
+    gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", max_env_steps=512, eval_freq_epochs=None, **TINY)
+    longer = gymlab.resume("one", runs_dir=tmp_path, max_env_steps=1024)
+    assert longer.metrics["train/cnt/env_steps"] == [256, 512, 768, 1024]
+    assert "Changed: max_env_steps: 512 -> 1024" in (longer.dir / "report.md").read_text()
+
+
+def test_what_would_make_it_another_run_is_refused_by_name(tmp_path):
+    run = gymlab.train(
+        "CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", max_env_steps=512, eval_freq_epochs=None, **TINY
+    )
+    before = (run.dir / "metrics.csv").read_text()
+    with pytest.raises(ConfigError, match=r"gamma cannot change.*max_env_steps"):
+        gymlab.resume("one", runs_dir=tmp_path, gamma=0.5)
+    assert (run.dir / "metrics.csv").read_text() == before
+
+
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(CheckpointError, match="no run"):
+        gymlab.resume(runs_dir=tmp_path)

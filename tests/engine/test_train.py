@@ -133,6 +133,26 @@ def test_schedules_start_high_and_never_reach_below_the_end(tmp_path):
     assert values[-1] == pytest.approx(0.001 / 8)
 
 
+def test_evaluation_has_its_own_cap_on_steps(tmp_path):
+    run = tiny(tmp_path, eval_max_episode_steps=5, max_env_steps=1024)
+    assert run.metrics["val/roll/ep_len/mean"][-1] == 5
+    assert run.metrics["train/roll/ep_len/mean"][-1] > 5
+
+
+def test_a_time_limit_ends_an_evaluation_early(tmp_path):
+    run = tiny(tmp_path, eval_time_limit=1e-9, max_env_steps=1024, n_envs=4, vectorization_mode="sync")
+    assert run.metrics["train/cnt/env_steps"][-1] == 1024
+    assert run.metrics.get("val/roll/episodes", [None])[-1] is None
+
+
+def test_a_phase_ends_when_its_metric_is_reached(tmp_path):
+    hooks = {"hooks": ["collect", "update_controller"], "buffer": "rollout", "type": "online"}
+    first = {"name": "until", **hooks, "until": {"metric": "train/roll/ep_rew/mean", "at_least": 1}}
+    phases = [first, {"name": "twice", **hooks, "cycles": 2}]
+    run = tiny(tmp_path, training={"phases": phases}, max_env_steps=100_000)
+    assert run.metrics["train/cnt/epoch"][-1] == 3
+
+
 def test_early_stop_on_the_training_threshold(tmp_path):
     run = tiny(tmp_path, max_env_steps=200_000, early_stop_on_train_threshold=15, eval_freq_epochs=None)
     assert run.metrics["train/cnt/env_steps"][-1] < 200_000

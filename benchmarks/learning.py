@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from gymlab.engine.run import Run
-from gymlab.metrics.names import WALL_SECONDS
+from gymlab.metrics.names import WALL_SECONDS, episode_return
 from gymlab.metrics.plots import curves
 from gymlab.metrics.report import RunResult, results_table
 
@@ -142,10 +142,16 @@ def write_page(claims: list[Claim], runs_dir: Path, out: Path) -> None:
     for claim in claims:
         picture = pictures / f"{claim.slug}.png"
         runs = [claim.run(runs_dir, seed).metrics for seed in claim.seeds]
+        shown = (
+            {"evaluation": episode_return("val"), "training": episode_return("train")}
+            if claim.metric is None
+            else {"training": claim.metric}
+        )
         curves(
-            {claim.experiment: runs},
+            dict.fromkeys(shown, runs),
             picture,
-            threshold=claim.at_least if claim.metric is None else None,
+            metric=shown,
+            threshold=claim.at_least,
             title=claim.experiment,
         )
         lines += [f"![{claim.experiment}](images/{picture.name})", ""]

@@ -25,6 +25,7 @@ def main() -> int:
     )
     assert table is not None, "docs/results.md holds no table; run `make verify` first"
     fill(ROOT / "README.md", "results", table[0])
+    fill(ROOT / "README.md", "speed", speed_table((ROOT / "docs" / "benchmarks.md").read_text()))
     for picture, run in SHOWN.items():
         video = VERIFIED / run / "videos" / "final.mp4"
         if video.exists():
@@ -32,6 +33,20 @@ def main() -> int:
         else:
             print(f"{video} is not there: {picture} stays as it is; `make verify` trains it")
     return 0
+
+
+def speed_table(page: str) -> str:
+    """The ratios of docs/benchmarks.md, one line a setting."""
+    lines = ["| setting | gymlab | stable-baselines3 | ratio |", "|---|---|---|---|"]
+    for setting, section in re.findall(r"^### CartPole-v1, PPO, (.+)$(.*?)(?=^### )", page, re.DOTALL | re.MULTILINE):
+        cells = {
+            row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")]
+            for row in section.splitlines()
+            if row.startswith("| ")
+        }
+        own, peer = cells["gymlab"], cells["stable-baselines3"]
+        lines.append(f"| {setting} | {own[3]} env steps/s | {peer[3]} | **{own[5]}** |")
+    return "\n".join(lines)
 
 
 def fill(page: Path, name: str, text: str) -> None:

@@ -59,18 +59,21 @@ def curves(
     groups: Mapping[str, Sequence[Table]],
     path: str | Path,
     *,
-    metric: str | None = None,
+    metric: str | Mapping[str, str] | None = None,
     threshold: float | None = None,
     title: str = "",
     bins: int = 60,
 ) -> Path:
     """Groups of runs that differ in their seed: mean over seeds by env step with the 95% bootstrap interval.
 
-    A run that ended early keeps its last value to the end of the axis.
+    `metric` is one for all groups (the training return, if none is given) or one for each. A run that ended early keeps its
+    last value to the end of the axis.
     """
-    name = metric or episode_return("train")
     figure, axes = _new_figure()
+    shown = {label: metric.get(label) if isinstance(metric, Mapping) else metric for label in groups}
+    shown = {label: name or episode_return("train") for label, name in shown.items()}
     for colour, (label, tables) in zip(_cycle(len(groups)), groups.items(), strict=True):
+        name = shown[label]
         points = [point for point in (_points(table, name) for table in tables) if point[0].size]
         if not points:
             continue
@@ -81,8 +84,9 @@ def curves(
             axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
     if threshold is not None:
         _draw_threshold(axes, threshold)
-    label = "episode return" if name.endswith("roll/ep_rew/mean") else name
-    return _finish(figure, axes, path, title=title, ylabel=label, note="mean and 95% interval over seeds")
+    names = set(shown.values())
+    ylabel = "episode return" if all(name.endswith("roll/ep_rew/mean") for name in names) else ", ".join(sorted(names))
+    return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds")
 
 
 def _new_figure() -> tuple[Figure, Axes]:

@@ -1,4 +1,5 @@
 import subprocess
+import time
 
 import psutil
 import pytest
@@ -28,8 +29,18 @@ def test_a_worker_that_hangs_is_ended_with_all_it_started(monkeypatch, tmp_path)
     monkeypatch.setattr("gymlab.bench.launch.sys.executable", str(stand_in))
     with pytest.raises(WorkerFailure, match=r"no answer within 0.5 s"):
         run_worker({"task": "train", "library": "skrl", "threads": 1}, timeout=0.5)
-    for pid in map(int, (tmp_path / "pids").read_text().split()):
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    deadline = time.monotonic() + 20
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, pids))
+
+
+def is_running(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_busy_cores_leaves_nothing_running(monkeypatch):

@@ -38,7 +38,9 @@ def main() -> int:
 def speed_table(page: str) -> str:
     """The ratios of docs/benchmarks.md, one line a setting."""
     lines = ["| setting | gymlab | stable-baselines3 | ratio |", "|---|---|---|---|"]
-    for setting, section in re.findall(r"^### CartPole-v1, PPO, ([^\n]+)\n(.*?)(?=^### )", page, re.DOTALL | re.MULTILINE):
+    for setting, section in re.findall(
+        r"^### CartPole-v1, PPO, ([^\n]+)\n(.*?)(?=^### )", page, re.DOTALL | re.MULTILINE
+    ):
         cells = {
             row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")]
             for row in section.splitlines()

@@ -5,6 +5,8 @@
     run = gymlab.train("CartPole-v1:ppo", n_envs=16)
     agent = gymlab.load("@last")
     action = agent.act(observation)
+
+The command line does the same: `gymlab train CartPole-v1:ppo`.
 """
 
 from __future__ import annotations

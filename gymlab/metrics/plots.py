@@ -70,10 +70,9 @@ def curves(
     last value to the end of the axis.
     """
     figure, axes = _new_figure()
-    shown = {label: metric.get(label) if isinstance(metric, Mapping) else metric for label in groups}
-    shown = {label: name or episode_return("train") for label, name in shown.items()}
+    chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
     for colour, (label, tables) in zip(_cycle(len(groups)), groups.items(), strict=True):
-        name = shown[label]
+        name = chosen[label]
         points = [point for point in (_points(table, name) for table in tables) if point[0].size]
         if not points:
             continue
@@ -84,7 +83,7 @@ def curves(
             axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
     if threshold is not None:
         _draw_threshold(axes, threshold)
-    names = set(shown.values())
+    names = set(chosen.values())
     ylabel = "episode return" if all(name.endswith("roll/ep_rew/mean") for name in names) else ", ".join(sorted(names))
     return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds")
 

@@ -10,7 +10,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 train: $(VENV)/.core ## set up and train the default experiment
 	$(BIN)/gymlab train $(EXPERIMENT)
 
-test: $(VENV)/.dev ## set up and run the tests
+test: $(VENV)/.dev ## set up, lint, and run the tests
+	$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 verify: $(VENV)/.dev ## train every documented result and rewrite docs/results.md (an hour)

@@ -6,11 +6,25 @@ import torch
 import gymlab
 from gymlab.errors import CheckpointError, ConfigError
 
-TINY = {"n_envs": 8, "n_steps": 32, "batch_size": 64, "n_epochs": 2, "quiet": True, "video": False, "eval_episodes": 10}
+TINY = {
+    "n_envs": 8,
+    "n_steps": 32,
+    "batch_size": 64,
+    "n_epochs": 2,
+    "quiet": True,
+    "video": False,
+    "eval_episodes": 2,
+    "eval_max_episode_steps": 20,
+}
 KINDS = {
     "native": ("CartPole-v1:ppo", {}),
     "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
     "replayed": ("Acrobot-v1:ppo", {"n_envs": 2}),
+    "workers": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "async"}),
+    "frames": (
+        "CartPole-v1:ppo_pixels",
+        {"n_envs": 1, "max_env_steps": 64, "policy_kwargs": {"channels": [4, 4, 4], "hidden_dims": [8]}},
+    ),
     "stored rollouts": ("CartPole-v1:ppo", {"replay_ratio": 2, "replay_buffer_size": 512}),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
 }
@@ -41,8 +55,13 @@ def test_resumed_equals_uninterrupted(tmp_path, kind):
     """A run goes back to epoch 4 of 8 and on from there: what came after is given up and comes again the same."""
     experiment, fields = KINDS[kind]
     settings = {**TINY, **fields, "seed": 7, "eval_freq_epochs": 2, "early_stop_on_eval_threshold": False}
-    settings |= {"keep_checkpoints": 9, "max_env_steps": 8 * 256}
-    settings["n_steps"] = 256 // settings["n_envs"]
+    budget = settings.get("max_env_steps", 8 * 256)
+    settings |= {
+        "keep_checkpoints": 9,
+        "max_env_steps": budget,
+        "n_steps": budget // 8 // settings["n_envs"],
+        "batch_size": 8,
+    }
     whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
     gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)
     resumed = gymlab.resume("cut", epoch=4, runs_dir=tmp_path)

@@ -23,7 +23,12 @@ KINDS = {
     "workers": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "async"}),
     "frames": (
         "CartPole-v1:ppo_pixels",
-        {"n_envs": 1, "max_env_steps": 64, "policy_kwargs": {"channels": [4, 4, 4], "hidden_dims": [8]}},
+        {
+            "n_envs": 1,
+            "max_env_steps": 64,
+            "torch_threads": 1,
+            "policy_kwargs": {"channels": [4, 4, 4], "hidden_dims": [8]},
+        },
     ),
     "stored rollouts": ("CartPole-v1:ppo", {"replay_ratio": 2, "replay_buffer_size": 512}),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gymlab.config.names import algorithm_name, file_stem, is_field
+from gymlab.config.schedules import is_schedule
 from gymlab.config.yaml_reader import Located, Where, read_yaml
 from gymlab.errors import ConfigError, did_you_mean
 
@@ -45,7 +46,7 @@ class EnvironmentFile:
         if isinstance(declared, Located):
             base.lay(declared)
         for key, value in self.document.items():
-            if is_field(key) and key != "defaults":
+            if (is_field(key) or is_schedule(value)) and key != "defaults":
                 base.put(key, value, self.document.where.get(key))
         return base
 
@@ -53,7 +54,9 @@ class EnvironmentFile:
     def sections(self) -> dict[str, Located]:
         """Every mapping at the root that is no field, anchors included."""
         mappings = {
-            key: value for key, value in self.document.items() if isinstance(value, Located) and not is_field(key)
+            key: value
+            for key, value in self.document.items()
+            if isinstance(value, Located) and not is_field(key) and not is_schedule(value)
         }
         if "algo_id" in self.document and not any(not key.startswith("_") for key in mappings):
             name = str(self.document.get("variant") or self.document["algo_id"])

@@ -101,6 +101,11 @@ def split_schedule_key(key: str) -> tuple[str, str] | None:
     return None
 
 
+def is_schedule(value: Any) -> bool:
+    """Whether a mapping can only be a schedule, whichever algorithm's field it is the value of."""
+    return isinstance(value, Mapping) and "start" in value and set(value) <= {*SCHEDULE_KEYS}
+
+
 def parse_linear(value: Any) -> Any:
     """`lin_0.001` as a schedule mapping; anything else as it is."""
     match = _LINEAR.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -42,7 +42,11 @@ class SmallReinforce(Config):
 
 
 class SmallQLearning(Config):
+    n_steps: int = 1000
+    policy_lr: Scalar = 0.1
+    gamma: Scalar = 0.99
     epsilon: Scalar = 0.1
+    grid: tuple[int, int] | None = None
 
 
 SCHEMAS = {"ppo": SmallPPO, "q_learning": SmallQLearning, "reinforce": SmallReinforce}

@@ -46,6 +46,17 @@ def test_root_fields_that_are_mappings_are_no_variants(conf, write):
         load_experiment("Mine-v0:nothing", config_dir=conf)
 
 
+def test_a_schedule_at_the_root_is_no_variant_whatever_field_it_is_of(tmp_path):
+    """A run's config.json is one whole config: a field that only one algorithm has, with a schedule, stays a field."""
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"env_id": "Taxi-v4", "algo_id": "q_learning", "max_env_steps": 10, "epsilon": {"start": 1, "end": 0.5, "from": 0}}'
+    )
+    resolved = load_experiment(str(path))
+    assert (resolved.config.epsilon.start, resolved.config.epsilon.end) == (1.0, 0.5)
+    assert resolved.config.variant == "q_learning"
+
+
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "ALE-Pong-v5", "my_project", "pong_file"])
 def test_lookup_by_env_id_project_id_and_stem(conf, write, name):
     write("environments/pong_file.yaml", "env_id: ALE/Pong-v5\nproject_id: my_project\nppo: {seed: 7}\n")

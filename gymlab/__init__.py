@@ -1,10 +1,10 @@
 """gymlab: one command trains any agent on any environment.
 
-    import gymlab
+import gymlab
 
-    run = gymlab.train("CartPole-v1:ppo", n_envs=16)
-    agent = gymlab.load("@last")
-    action = agent.act(observation)
+run = gymlab.train("CartPole-v1:ppo", n_envs=16)
+agent = gymlab.load("@last")
+action = agent.act(observation)
 """
 
 from __future__ import annotations

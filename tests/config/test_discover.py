@@ -8,7 +8,7 @@ from gymlab.config.environment_ids import family_of
 
 def test_shipped_environments_are_listed():
     entries = {entry.name: entry for entry in discover()}
-    assert entries["CartPole-v1"].experiments [:2] == ["CartPole-v1:ppo", "CartPole-v1:ppo_pixels"]
+    assert entries["CartPole-v1"].experiments[:2] == ["CartPole-v1:ppo", "CartPole-v1:ppo_pixels"]
     pixels = entries["CartPole-v1"].variants[1]
     assert (pixels.name, pixels.algo_id) == ("ppo_pixels", "ppo")
     assert entries["LunarLanderContinuous-v3"].env_id == "LunarLander-v3"

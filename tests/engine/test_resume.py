@@ -14,7 +14,10 @@ KINDS = {
     "stored rollouts": ("CartPole-v1:ppo", {"replay_ratio": 2, "replay_buffer_size": 512}),
     "cut episodes": ("CartPole-v1:reinforce", {"unfinished": "bootstrap"}),
     "whole episodes": ("CartPole-v1:reinforce", {"normalize_reward": True, "max_env_steps": 5000}),
-    "whole episodes, replayed": ("CartPole-v1:reinforce", {"vectorization_mode": "sync", "n_envs": 2, "max_env_steps": 5000}),
+    "whole episodes, replayed": (
+        "CartPole-v1:reinforce",
+        {"vectorization_mode": "sync", "n_envs": 2, "max_env_steps": 5000},
+    ),
     "running mean": ("CartPole-v1:reinforce_episode", {"normalize_returns": "baseline", "max_env_steps": 5000}),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
 }

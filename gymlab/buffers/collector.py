@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,22 +57,34 @@ class RolloutCollector:
             parameter_size=distribution.parameter_size,
         )
         self.started = False
+        self.transitions = 0
+        """Steps that environments really took in the newest collection, rows that were given up included."""
         self._acted_on: np.ndarray | None = None
 
-    def collect(self, length: int) -> tuple[Rollout, list[Episode]]:
-        """`length` steps in each environment, and the episodes that ended meanwhile; the next call writes over them."""
+    def collect(self, length: int, *, finish: bool = False, limit: int | None = None) -> tuple[Rollout, list[Episode]]:
+        """`length` steps in each environment, and the episodes that ended meanwhile; the next call writes over them.
+
+        With `finish` the rollout holds whole episodes: all environments begin anew, and one that is in the middle of an
+        episode after `length` steps plays it to its end, of at most `limit` steps in all. Rows of episodes that begin
+        later, or have no end by then, are not valid.
+        """
         environment, distribution, storage = self.environment, self.distribution, self.storage
         policy, encode, num_envs = self.policy, self.encoder.encode, self.environment.num_envs
-        if not self.started:
+        if finish or not self.started:
             environment.reset()
             self.started = True
+            self._acted_on = None
         noise = distribution.noise(self.generator, (length, num_envs))
         cut_rows: list[np.ndarray] = []
         cut_observations: list[np.ndarray] = []
         episodes: list[Episode] = []
         has_dead_rows = has_masks = False
+        dead_rows = 0
+        playing = np.ones(num_envs, np.bool_)
         observation, action_mask, acted_on = environment.observation, environment.action_mask, self._acted_on
-        for t in range(length):
+        for t in range((limit or sys.maxsize) if finish else length):
+            if t == storage.steps:
+                storage.grow()
             storage.observations[t] = x = encode(observation, update=True, valid=acted_on)
             if policy.collects_values:
                 parameters, storage.values[t] = policy(x)
@@ -82,22 +95,39 @@ class RolloutCollector:
                 storage.masks(action_mask)[t] = action_mask
                 parameters = distribution.mask(parameters, action_mask)
             storage.parameters[t] = parameters
-            storage.actions[t] = actions = distribution.sample(parameters, noise[t])
+            storage.actions[t] = actions = distribution.sample(
+                parameters, noise[t] if t < length else distribution.noise(self.generator, (num_envs,))
+            )
             step = environment.step(distribution.to_environment(actions))
             storage.rewards[t] = step.reward
             storage.terminated[t] = step.terminated
             storage.truncated[t] = step.truncated
             storage.valid[t] = True if step.valid is None else step.valid
-            has_dead_rows |= step.valid is not None
+            if step.valid is not None:
+                has_dead_rows = True
+                dead_rows += num_envs - int(np.count_nonzero(step.valid))
             if step.final_observation is not None and step.truncated.any():
                 ended = np.flatnonzero(step.truncated)
                 cut_rows.append(t * num_envs + ended)
                 cut_observations.append(encode(step.final_observation[ended], update=False))
             if step.episodes:
-                episodes += step.episodes
+                episodes += [episode for episode in step.episodes if playing[episode.env_index]]
             observation, action_mask = step.observation, step.action_mask
             # With next-step autoreset the row after an ending is dead: its observation is the old episode's last.
             acted_on = None if step.valid is None else ~step.ended
+            if finish:
+                storage.valid[t] &= playing
+                if t >= length - 1:
+                    playing &= storage.valid[t] & ~step.ended
+                    if not playing.any():
+                        break
+        length = t + 1
+        self.transitions = length * num_envs - dead_rows
+        if finish:
+            has_dead_rows = True
+            endings = storage.terminated[:length] | storage.truncated[:length]
+            # A row belongs to a whole episode when an ending comes at it or after it.
+            storage.valid[:length] &= np.logical_or.accumulate(endings[::-1])[::-1]
         self._acted_on = acted_on
         # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
         unfinished = np.flatnonzero(~storage.truncated[length - 1])

@@ -102,6 +102,17 @@ class RolloutStorage:
         self.valid = np.empty((steps, num_envs), np.bool_)
         self.action_masks: np.ndarray | None = None
 
+    @property
+    def steps(self) -> int:
+        """Rows in time that there is memory for."""
+        return len(self.rewards)
+
+    def grow(self) -> None:
+        """Memory for twice as many rows; what is written stays."""
+        for name, array in vars(self).items():
+            if array is not None:
+                setattr(self, name, np.concatenate([array, np.empty_like(array)]))
+
     def masks(self, mask: np.ndarray) -> np.ndarray:
         """Storage for action masks, made when the environment first gives one."""
         if self.action_masks is None:

@@ -191,8 +191,8 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
 
     from gymlab.cli.output import one_line, table
 
-    columns = ("family", "environment", "variants", "solved at")
-    made = table("environments", *columns, "about", right=("solved at",), whole=columns)
+    columns = ("family", "environment", "variants", "solved at", "about")
+    made = table("environments", *columns, right=("solved at",), whole=("family", "environment", "solved at"))
     family = None
     for entry in entries:
         about = one_line(entry["description"])

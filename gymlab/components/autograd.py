@@ -16,7 +16,7 @@ from gymlab.components.flat import FlatParameters
 from gymlab.components.minibatch import Coefficients, Minibatch
 
 Loss = Callable[[Tensor, Tensor, Minibatch, Coefficients], tuple[Tensor, Tensor]]
-"""(distribution parameters [B, P], values [B], batch, coefficients) -> (loss, STATISTICS)."""
+"""(distribution parameters [B, P], values [B], batch, coefficients) -> (loss, statistics to report)."""
 
 
 class AutogradGradient:
@@ -44,7 +44,7 @@ class AutogradGradient:
         self._forward = torch.compile(forward) if compiled else forward
 
     def __call__(self, batch: Minibatch, coefficients: Coefficients) -> Tensor:
-        """Gradient of the loss on `batch`; returns STATISTICS as a tensor, so that nothing waits for the device."""
+        """Gradient of the loss on `batch`; returns the statistics as a tensor, so that nothing waits for the device."""
         start = time.perf_counter()
         if self._compiled:
             # As tensors: compiled code takes a Python number for a constant and would be made anew when a schedule moves it.

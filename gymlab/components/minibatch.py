@@ -16,7 +16,7 @@ from gymlab.components.returns import standardize_parts
 from gymlab.errors import NonFiniteError
 
 STATISTICS = ("loss/policy", "loss/value", "opt/policy/entropy", "opt/ppo/approx_kl", "opt/ppo/clip_fraction")
-"""What every gradient reports about its minibatch, in this order."""
+"""What PPO's gradients report about their minibatch, in this order."""
 APPROX_KL = STATISTICS.index("opt/ppo/approx_kl")
 
 
@@ -48,6 +48,7 @@ class Coefficients:
     """Weights and ranges of the loss, as they stand in this update."""
 
     clip_range: Any
+    """None: the loss has no ratio to clip."""
     clip_range_vf: Any
     """None: values are not clipped."""
     vf_coef: Any
@@ -97,15 +98,16 @@ def cut(rows: int, batch_size: int, total: int) -> list[int]:
 class UpdateLog:
     """Statistics and gradient norms of the minibatches of one update, read once at its end."""
 
-    def __init__(self, part_names: list[str]) -> None:
+    def __init__(self, part_names: list[str], statistic_names: tuple[str, ...] = STATISTICS) -> None:
         self.statistics: list[Any] = []
         self.norms: list[Any] = []
+        self._statistic_names = statistic_names
         self._norm_names = tuple(f"opt/grads/norm/{part}" for part in part_names)
 
     def means(self, where: str) -> dict[str, float]:
         """Mean of each column; a number that is not finite is an error that says which, in what minibatch of `where`."""
         found: dict[str, float] = {}
-        for names, rows in ((STATISTICS, self.statistics), (self._norm_names, self.norms)):
+        for names, rows in ((self._statistic_names, self.statistics), (self._norm_names, self.norms)):
             table = _table(rows, len(names))
             broken = np.argwhere(~np.isfinite(table))
             if len(broken):

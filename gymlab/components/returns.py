@@ -64,11 +64,20 @@ def reward_to_go(
 def episode_return(returns_to_go: np.ndarray, ended: np.ndarray) -> np.ndarray:
     """Return of the whole episode (from its first row in the rollout) at each of its rows [T, N]."""
     _check_shapes(returns_to_go, ended)
+    return np.take_along_axis(returns_to_go, _first_rows(ended), axis=0)
+
+
+def episode_steps(ended: np.ndarray) -> np.ndarray:
+    """How many steps of its episode (from its first row in the rollout) lie before each row [T, N]."""
+    return np.arange(len(ended))[:, None] - _first_rows(ended)
+
+
+def _first_rows(ended: np.ndarray) -> np.ndarray:
+    """The row at which each row's episode begins [T, N]."""
     is_first = np.ones_like(ended)
     is_first[1:] = ended[:-1]
     rows = np.arange(len(ended))[:, None]
-    first_row = np.maximum.accumulate(np.where(is_first, rows, 0), axis=0)
-    return np.take_along_axis(returns_to_go, first_row, axis=0)
+    return np.maximum.accumulate(np.where(is_first, rows, 0), axis=0)
 
 
 def standardize(x: np.ndarray) -> np.ndarray:

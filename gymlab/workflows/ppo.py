@@ -22,16 +22,25 @@ from torch import Tensor
 
 from gymlab.buffers.collector import RolloutCollector
 from gymlab.buffers.rollout import Rollout, RolloutBuffer
-from gymlab.components.analytic import AnalyticGradient, StackedMLP
-from gymlab.components.autograd import AutogradGradient, TorchPolicy
+from gymlab.components.analytic import AnalyticGradient
+from gymlab.components.autograd import AutogradGradient
 from gymlab.components.distributions import Distribution, distribution_for
 from gymlab.components.flat import FlatParameters, count_parameters
 from gymlab.components.minibatch import APPROX_KL, Coefficients, Gatherer, Minibatch, UpdateLog, cut
-from gymlab.components.networks import build_policy
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from gymlab.components.on_policy import (
+    Normalization,
+    OnPolicyConfig,
+    acting_policy,
+    choose_actions,
+    not_negative,
+    policy_network,
+    share,
+    yaml_switch,
+)
 from gymlab.components.optimizers import FlatOptimizer, make_optimizer
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
-from gymlab.config.schema import Config, Scalar, Schedule
+from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError
 
@@ -40,27 +49,17 @@ ROWS_AT_ONCE = 4096
 LEAST_EFFECTIVE_SHARE = 0.5
 """A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy."""
 
-Normalization = Literal["off", "batch", "rollout"]
 
-
-def _ends(value: Scalar) -> tuple[float, ...]:
-    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
-
-
-class PPOConfig(Config):
+class PPOConfig(OnPolicyConfig):
     """What a PPO experiment may set."""
 
     # Rollout and minibatches
-    n_steps: Annotated[int, Field(ge=1)] = 2048
-    """Steps in each environment between updates."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Rows of a minibatch; in a file, a number up to 1 is a fraction of the rollout. It divides n_envs x n_steps."""
     n_epochs: Annotated[int, Field(ge=1)] = 10
     """Passes over each rollout."""
 
     # Objective
-    gamma: Scalar = 0.99
-    """Discount of future rewards."""
     gae_lambda: Scalar = 0.95
     """Weight of long against short horizons in the advantages: 0 is the TD error, 1 Monte Carlo."""
     clip_range: Scalar = 0.2
@@ -87,24 +86,8 @@ class PPOConfig(Config):
     # Optimiser
     policy_lr: Scalar = 3e-4
     """Learning rate."""
-    optimizer: Literal["adam", "adamw", "sgd"] = "adamw"
-    """Which optimiser of torch; Adam's epsilon is 1e-5."""
-    max_grad_norm: Scalar | None = 0.5
-    """The gradient is scaled down to this norm; none: never."""
     update_backend: Literal["auto", "eager", "compile", "analytic"] = "auto"
     """Gradients written out in numpy (analytic: MLPs on the CPU), by autograd, or of a compiled loss; auto: analytic if possible."""
-
-    # Network
-    policy: str | None = None
-    """mlp, cnn (also mlp_actorcritic, cnn_actorcritic), or a module class that a plugin registers; none: by observation."""
-    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Network details: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
-    model_id: str | None = None
-    """A named network: mlp_tiny, mlp_small, mlp_medium, mlp_large, cnn_nature, cnn_impala, cnn_large."""
-    hidden_dims: tuple[Annotated[int, Field(ge=1)], ...] | None = None
-    """Widths of the fully connected layers; none: (64, 64) on vectors, (512,) on images."""
-    activation: str | None = None
-    """tanh, relu, elu, gelu or silu; none: tanh on vectors, relu on images."""
 
     # Reuse of older rollouts
     replay_ratio: Annotated[int, Field(ge=0)] = 0
@@ -114,36 +97,9 @@ class PPOConfig(Config):
     replay_is_clip: Annotated[float, Field(gt=0)] = 10.0
     """Largest importance weight of a stored row."""
 
-    @field_validator("normalize_advantages", "normalize_returns", mode="before")
-    @classmethod
-    def _yaml_switch(cls, value: Any) -> Any:
-        # YAML reads the word `off` as false, and older files say true for what is now `batch`.
-        return {False: "off", True: "batch"}[value] if isinstance(value, bool) else value
-
-    @field_validator("hidden_dims", mode="before")
-    @classmethod
-    def _one_layer(cls, value: Any) -> Any:
-        # A list is made a tuple here: strict validation refuses it once a validator has had it.
-        return (value,) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
-
-    @field_validator("gamma", "gae_lambda")
-    @classmethod
-    def _share(cls, value: Scalar) -> Scalar:
-        if not all(0 <= number <= 1 for number in _ends(value)):
-            raise ValueError("must lie between 0 and 1")
-        return value
-
-    @field_validator("clip_range", "clip_range_vf", "vf_coef", "policy_lr", "max_grad_norm", "target_kl")
-    @classmethod
-    def _not_negative(cls, value: Scalar | None) -> Scalar | None:
-        if value is not None and min(_ends(value)) < 0:
-            raise ValueError("must not be negative")
-        return value
-
-    @property
-    def rollout_size(self) -> int:
-        """Rows of a full rollout."""
-        return self.n_envs * self.n_steps
+    _switches = field_validator("normalize_advantages", "normalize_returns", mode="before")(yaml_switch)
+    _shares = field_validator("gae_lambda")(share)
+    _not_negative = field_validator("clip_range", "clip_range_vf", "vf_coef", "policy_lr", "target_kl")(not_negative)
 
 
 @register_workflow("ppo")
@@ -162,18 +118,8 @@ class PPO(Workflow):
         context, config = self.context, self.config
         self.encoder = ObservationEncoder(context.observation_space, config.normalize_obs)
         self.distribution = distribution_for(context.action_space)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(context.seeds.child("ppo", "network").integer())
-            network = build_policy(
-                self.encoder.output_shape,
-                self.distribution,
-                is_image=self.encoder.is_image,
-                policy=config.policy,
-                model_id=config.model_id,
-                hidden_dims=config.hidden_dims,
-                activation=config.activation,
-                policy_kwargs=config.policy_kwargs,
-            ).to(context.device)
+        seed = context.seeds.child("ppo", "network").integer()
+        network = policy_network(config, self.encoder, self.distribution, seed).to(context.device)
         self.modules = {"policy": network, "encoder": self.encoder}
         self.flat = FlatParameters(network)
         self.generators = {name: context.seeds.child("ppo", name).generator() for name in ("act", "collect", "shuffle")}
@@ -185,13 +131,9 @@ class PPO(Workflow):
         fabric, config = self.context.fabric, self.config
         if config.precision not in ("32-true", "bf16-mixed"):
             raise ConfigError(f"precision: ppo trains in 32-true or bf16-mixed, not in {config.precision!r}.")
-        obstacle = StackedMLP.fits(network, self.flat)
-        if not obstacle and self.encoder.is_image:
-            obstacle = "observations are images"
-        if not obstacle and config.precision != "32-true":
-            obstacle = f"it computes in 32-true, not in {config.precision}"
-        self.policy: StackedMLP | TorchPolicy
-        self.policy = TorchPolicy(network, self.context.device, fabric) if obstacle else StackedMLP(network, self.flat)
+        self.policy, obstacle = acting_policy(
+            network, self.flat, config, is_image=self.encoder.is_image, device=self.context.device, fabric=fabric
+        )
         if not obstacle and fabric is not None and fabric.world_size > 1:
             obstacle = f"gradients of {fabric.world_size} processes are averaged by autograd"
         if config.update_backend == "analytic" and obstacle:
@@ -247,17 +189,14 @@ class PPO(Workflow):
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
         """Actions for a batch of raw observations, with probabilities (where there are any), log_prob and value."""
         parameters, values = self.policy(self.encoder.encode(observation, update=False))
-        parameters = self.distribution.mask(parameters, action_mask)
-        if deterministic:
-            actions = self.distribution.mode(parameters)
-        else:
-            noise = self.distribution.noise(self.generators["act"], (len(observation),))
-            actions = self.distribution.sample(parameters, noise)
-        extras = {"value": values, "log_prob": self.distribution.log_prob(parameters, actions)}
-        probabilities = self.distribution.probabilities(parameters)
-        if probabilities is not None:
-            extras["probabilities"] = probabilities
-        return self.distribution.to_environment(actions), state, extras
+        actions, extras = choose_actions(
+            self.distribution,
+            parameters,
+            self.generators["act"],
+            deterministic=deterministic,
+            action_mask=action_mask,
+        )
+        return actions, state, extras | {"value": values}
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """One rollout with the current policy: n_steps in each environment, fewer where the budget ends before."""
@@ -265,8 +204,9 @@ class PPO(Workflow):
         if phase.remaining_env_steps is not None:
             length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
         rollout, episodes = self.collector.collect(length)
-        env_steps = rollout.size if rollout.valid is None else int(rollout.valid.sum())
-        return CollectResult(env_steps=env_steps, vec_steps=length, trajectory=rollout, episodes=tuple(episodes))
+        return CollectResult(
+            env_steps=self.collector.transitions, vec_steps=length, trajectory=rollout, episodes=tuple(episodes)
+        )
 
     def update_controller(self, batch: list[Rollout], phase: PhaseView) -> UpdateResult:
         """n_epochs over the newest rollout, then replay_ratio passes over stored ones."""

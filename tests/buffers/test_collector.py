@@ -7,6 +7,9 @@ from gymnasium import spaces
 from gymlab.buffers.collector import RolloutCollector
 from gymlab.components.distributions import distribution_for
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from gymlab.config.schema import Config
+from gymlab.engine.seeding import SeedTree
+from gymlab.envs import make_vector
 
 
 def collector_for(environment, *, steps, collects_values=False, normalize="off", **options):
@@ -106,3 +109,41 @@ def test_state_round_trip():
     ended = np.zeros(2, bool)
     ours, theirs = (c.reward_normalizer(np.ones(2, np.float32), ended) for c in (collector, other))
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("next_step_reset", [False, True])
+def test_finish_plays_the_last_episode_to_its_end_and_begins_anew(next_step_reset):
+    """Episodes of 3 steps and a rollout of 5: the second episode is whole, and nothing of a third is kept."""
+    environment = clocked(2, length=3, next_step_reset=next_step_reset)
+    collector = collector_for(environment, steps=5)
+    for _ in range(2):
+        rollout, episodes = collector.collect(5, finish=True)
+        dead = 2 * next_step_reset
+        assert rollout.valid.sum() == 12
+        assert (rollout.size, len(episodes), collector.transitions) == (12 + dead, 4, 12)
+        np.testing.assert_allclose(rollout.observations[rollout.valid[:, 0], 0, 0], [0, 1 / 3, 2 / 3] * 2)
+    assert environment.resets == 2
+
+
+def test_finish_keeps_whole_episodes_of_any_length_and_gives_up_what_begins_later():
+    environment = make_vector(Config(env_id="CartPole-v1", algo_id="ppo"), 4, SeedTree(0))
+    collector = collector_for(environment, steps=10)
+    rollout, episodes = collector.collect(10, finish=True)
+    ended = rollout.terminated | rollout.truncated
+    assert rollout.valid.sum() == sum(episode.length for episode in episodes)
+    assert (ended & rollout.valid).sum() == len(episodes) >= 4
+    assert rollout.valid[:10].all()
+    assert not rollout.valid.all(), "lengths differ"
+    assert collector.transitions == rollout.size
+
+
+def test_finish_gives_up_what_has_no_end_within_the_limit():
+    collector = collector_for(clocked(1, length=3), steps=5)
+    rollout, episodes = collector.collect(5, finish=True, limit=5)
+    np.testing.assert_array_equal(rollout.valid[:, 0], [True, True, True, False, False])
+    assert (len(episodes), collector.transitions) == (1, 5)
+
+
+def test_rows_written_before_the_storage_grew_stay():
+    rollout, _ = collector_for(clocked(1, length=9), steps=2).collect(2, finish=True)
+    np.testing.assert_allclose(rollout.observations[:, 0, 0], np.arange(9) / 9, rtol=1e-6)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from gymlab.components.returns import (
     discounted_scan,
     episode_return,
+    episode_steps,
     explained_variance,
     gae,
     reward_to_go,
@@ -182,3 +183,7 @@ def test_standardize_parts_equals_each_part_alone():
 def test_shapes_that_would_broadcast_are_refused():
     with pytest.raises(ValueError, match=r"\[T, N\]"):
         gae(REWARDS, VALUES[:, 0], NEXT_VALUES, flags(3), flags(3), 0.9, 0.9)
+
+
+def test_steps_are_counted_from_each_episode_s_first_row():
+    np.testing.assert_array_equal(episode_steps(flags(6, 1, 4))[:, 0], [0, 1, 0, 1, 2, 0])

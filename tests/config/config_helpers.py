@@ -39,6 +39,12 @@ class SmallReinforce(Config):
     policy_lr: Scalar = 1e-2
     gamma: Scalar = 0.99
     policy_targets: Literal["returns", "advantages"] = "returns"
+    returns_type: str = "mc:rtg"
+    normalize_returns: Literal["off", "batch", "rollout", "baseline"] = "off"
+    value_lr: Scalar = 1e-2
+    ent_coef: Scalar = 0.01
+    hidden_dims: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
 
 
 class SmallQLearning(Config):

@@ -8,10 +8,12 @@ import pytest
 import torch
 from gymnasium import Space
 
+from gymlab.config.schema import Config
 from gymlab.engine.hyperparameters import Hyperparameters
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.workflow import Counters, PhaseView, Workflow, WorkflowContext
 from gymlab.workflows.ppo import PPO, PPOConfig
+from gymlab.workflows.reinforce import Reinforce, ReinforceConfig
 
 
 @dataclass
@@ -29,13 +31,12 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture
-def make_ppo() -> Callable[..., PPO]:
+def maker(kind: type[Workflow], schema: type[Config], name: str) -> Callable[..., Any]:
     def make(
         environment: Any, *, seed: int = 0, fabric: Any = None, observation_space: Space | None = None, **settings: Any
-    ) -> PPO:
+    ) -> Workflow:
         num_envs = environment.num_envs if environment is not None else 1
-        config = PPOConfig(env_id="test", algo_id="ppo", seed=seed, n_envs=num_envs, **settings)
+        config = schema(env_id="test", algo_id=name, seed=seed, n_envs=num_envs, **settings)
         context = WorkflowContext(
             config=config,
             hyperparameters=Hyperparameters(config, config.max_env_steps),
@@ -47,11 +48,21 @@ def make_ppo() -> Callable[..., PPO]:
             counters=Counters(),
             train_environment=environment,
         )
-        workflow = PPO(context)
+        workflow = kind(context)
         workflow.initialize()
         return workflow
 
     return make
+
+
+@pytest.fixture
+def make_ppo() -> Callable[..., PPO]:
+    return maker(PPO, PPOConfig, "ppo")
+
+
+@pytest.fixture
+def make_reinforce() -> Callable[..., Reinforce]:
+    return maker(Reinforce, ReinforceConfig, "reinforce")
 
 
 @pytest.fixture

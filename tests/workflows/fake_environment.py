@@ -53,6 +53,8 @@ class FakeEnvironment:
     def reset(self) -> np.ndarray:
         self.resets += 1
         self.clock[:] = 0
+        self.ended[:] = False
+        self.returns[:] = 0
         self.observation = self._observe(self.generator, self.clock)
         return self.observation
 

@@ -1,0 +1,136 @@
+"""What the policy-gradient algorithms have in common: settings, the network they describe, and the way it acts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+from torch import nn
+
+from gymlab.components.analytic import StackedMLP
+from gymlab.components.autograd import TorchPolicy
+from gymlab.components.distributions import Distribution
+from gymlab.components.flat import FlatParameters
+from gymlab.components.networks import build_policy
+from gymlab.components.observation import ObservationEncoder
+from gymlab.config.schema import Config, Scalar, Schedule
+
+Normalization = Literal["off", "batch", "rollout"]
+
+
+def schedule_ends(value: Scalar) -> tuple[float, ...]:
+    """The numbers that bound a hyperparameter: one, or where its schedule starts and ends."""
+    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
+
+
+def share(value: Scalar) -> Scalar:
+    """`value` if it lies between 0 and 1 all the way; for field validators."""
+    if not all(0 <= number <= 1 for number in schedule_ends(value)):
+        raise ValueError("must lie between 0 and 1")
+    return value
+
+
+def not_negative(value: Scalar | None) -> Scalar | None:
+    """`value` if it is never below 0; for field validators."""
+    if value is not None and min(schedule_ends(value)) < 0:
+        raise ValueError("must not be negative")
+    return value
+
+
+def yaml_switch(value: Any) -> Any:
+    """A kind of normalisation: YAML reads the word `off` as false, and older files say true for what is now `batch`."""
+    return {False: "off", True: "batch"}[value] if isinstance(value, bool) else value
+
+
+class OnPolicyConfig(Config):
+    """What every policy-gradient experiment may set."""
+
+    n_steps: Annotated[int, Field(ge=1)] = 2048
+    """Steps in each environment between updates."""
+    gamma: Scalar = 0.99
+    """Discount of future rewards."""
+
+    # Optimiser
+    optimizer: Literal["adam", "adamw", "sgd"] = "adamw"
+    """Which optimiser of torch; Adam's epsilon is 1e-5."""
+    max_grad_norm: Scalar | None = 0.5
+    """The gradient is scaled down to this norm; none: never."""
+
+    # Network
+    policy: str | None = None
+    """mlp, cnn (also mlp_actorcritic, cnn_actorcritic), or a module class that a plugin registers; none: by observation."""
+    policy_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Network details: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
+    model_id: str | None = None
+    """A named network: mlp_tiny, mlp_small, mlp_medium, mlp_large, cnn_nature, cnn_impala, cnn_large."""
+    hidden_dims: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    """Widths of the fully connected layers; none: (64, 64) on vectors, (512,) on images."""
+    activation: str | None = None
+    """tanh, relu, elu, gelu or silu; none: tanh on vectors, relu on images."""
+
+    @field_validator("hidden_dims", mode="before")
+    @classmethod
+    def _one_layer(cls, value: Any) -> Any:
+        # A list is made a tuple here: strict validation refuses it once a validator has had it.
+        return (value,) if isinstance(value, int) else tuple(value) if isinstance(value, list) else value
+
+    _gamma_is_a_share = field_validator("gamma")(share)
+    _norm_is_not_negative = field_validator("max_grad_norm")(not_negative)
+
+    @property
+    def rollout_size(self) -> int:
+        """Rows of a full rollout."""
+        return self.n_envs * self.n_steps
+
+
+def policy_network(
+    config: OnPolicyConfig, encoder: ObservationEncoder, distribution: Distribution, seed: int, **options: Any
+) -> nn.Module:
+    """The network that the config describes, its weights drawn from `seed`; `options` lie under the config's policy_kwargs."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build_policy(
+            encoder.output_shape,
+            distribution,
+            is_image=encoder.is_image,
+            policy=config.policy,
+            model_id=config.model_id,
+            hidden_dims=config.hidden_dims,
+            activation=config.activation,
+            policy_kwargs=options | config.policy_kwargs,
+        )
+
+
+def acting_policy(
+    network: Any, flat: FlatParameters, config: OnPolicyConfig, *, is_image: bool, device: torch.device, fabric: Any
+) -> tuple[StackedMLP | TorchPolicy, str]:
+    """The fastest way to act with `network`, and why that is not numpy on its weights (empty: it is)."""
+    obstacle = StackedMLP.fits(network, flat)
+    if not obstacle and is_image:
+        obstacle = "observations are images"
+    if not obstacle and config.precision != "32-true":
+        obstacle = f"it computes in 32-true, not in {config.precision}"
+    return (TorchPolicy(network, device, fabric) if obstacle else StackedMLP(network, flat)), obstacle
+
+
+def choose_actions(
+    distribution: Distribution,
+    parameters: np.ndarray,
+    generator: np.random.Generator,
+    *,
+    deterministic: bool,
+    action_mask: np.ndarray | None,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Actions as the environment takes them, and what `Workflow.act` tells beside: log_prob, and probabilities where there are any."""
+    parameters = distribution.mask(parameters, action_mask)
+    if deterministic:
+        actions = distribution.mode(parameters)
+    else:
+        actions = distribution.sample(parameters, distribution.noise(generator, (len(parameters),)))
+    extras = {"log_prob": distribution.log_prob(parameters, actions)}
+    probabilities = distribution.probabilities(parameters)
+    if probabilities is not None:
+        extras["probabilities"] = probabilities
+    return distribution.to_environment(actions), extras

@@ -72,9 +72,10 @@ def test_resumed_equals_uninterrupted(tmp_path, kind):
     experiment, fields = KINDS[kind]
     settings = {**SMALL, **fields, "seed": 7, "eval_freq_epochs": 2, "early_stop_on_eval_threshold": False}
     budget = settings.get("max_env_steps", 8 * 256)
-    settings |= {"keep_checkpoints": 9, "max_env_steps": budget, "n_steps": budget // 8 // settings["n_envs"]}
-    if ":ppo" in experiment:
-        settings |= {"batch_size": 8, "n_epochs": 2}
+    rollout = min(256, budget // 8)
+    settings |= {"keep_checkpoints": 9, "max_env_steps": budget, "n_steps": rollout // settings["n_envs"]}
+    if "q_learning" not in experiment:
+        settings |= {"batch_size": min(64, rollout), "n_epochs": 2}
     whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
     gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)
     resumed = gymlab.resume("cut", epoch=4, runs_dir=tmp_path)

@@ -15,28 +15,10 @@ from gymlab.components.distributions import Distribution
 from gymlab.components.flat import FlatParameters
 from gymlab.components.networks import build_policy
 from gymlab.components.observation import ObservationEncoder
-from gymlab.config.schema import Config, Scalar, Schedule
+from gymlab.config.schedules import not_negative, share
+from gymlab.config.schema import Config, Scalar
 
 Normalization = Literal["off", "batch", "rollout"]
-
-
-def schedule_ends(value: Scalar) -> tuple[float, ...]:
-    """The numbers that bound a hyperparameter: one, or where its schedule starts and ends."""
-    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
-
-
-def share(value: Scalar) -> Scalar:
-    """`value` if it lies between 0 and 1 all the way; for field validators."""
-    if not all(0 <= number <= 1 for number in schedule_ends(value)):
-        raise ValueError("must lie between 0 and 1")
-    return value
-
-
-def not_negative(value: Scalar | None) -> Scalar | None:
-    """`value` if it is never below 0; for field validators."""
-    if value is not None and min(schedule_ends(value)) < 0:
-        raise ValueError("must not be negative")
-    return value
 
 
 def yaml_switch(value: Any) -> Any:

@@ -120,3 +120,22 @@ def join_schedule(value: Any, parts: Mapping[str, Any]) -> Any:
     base = parse_linear(value)
     schedule = dict(base) if isinstance(base, Mapping) else {} if base is None else {"start": base}
     return {**schedule, **given}
+
+
+def schedule_ends(value: Scalar) -> tuple[float, ...]:
+    """The numbers that bound a hyperparameter: one, or where its schedule starts and ends."""
+    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
+
+
+def share(value: Scalar) -> Scalar:
+    """`value` if it lies between 0 and 1 all the way; for field validators."""
+    if not all(0 <= number <= 1 for number in schedule_ends(value)):
+        raise ValueError("must lie between 0 and 1")
+    return value
+
+
+def not_negative(value: Scalar | None) -> Scalar | None:
+    """`value` if it is never below 0; for field validators."""
+    if value is not None and min(schedule_ends(value)) < 0:
+        raise ValueError("must not be negative")
+    return value

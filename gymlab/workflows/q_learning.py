@@ -19,7 +19,8 @@ from pydantic import Field, field_validator
 from rich.table import Table
 
 from gymlab.components.q_table import QTable
-from gymlab.config.schema import Config, Scalar, Schedule
+from gymlab.config.schedules import share
+from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, Workflow, register_workflow
 from gymlab.envs.step import Episode, Step
 from gymlab.errors import ConfigError
@@ -43,13 +44,7 @@ class QLearningConfig(Config):
     grid: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
     """Rows and columns of a world whose states are fields counted row by row: the table is then drawn as a map."""
 
-    @field_validator("gamma", "policy_lr", "epsilon")
-    @classmethod
-    def _share(cls, value: Scalar) -> Scalar:
-        ends = (value.start, value.end) if isinstance(value, Schedule) else (value,)
-        if not all(0 <= number <= 1 for number in ends):
-            raise ValueError("must lie between 0 and 1")
-        return value
+    _shares = field_validator("gamma", "policy_lr", "epsilon")(share)
 
 
 @register_workflow("q_learning")

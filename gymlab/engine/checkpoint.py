@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from torch import Tensor
 from gymlab.engine.files import read_json, relative_link, sha256, sync, write_json
 from gymlab.engine.state import decode, encode
 from gymlab.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 NAME = re.compile(r"^epoch=(\d+)(?:-step=(\d+))?\.ckpt$")
@@ -214,6 +217,7 @@ class CheckpointManager:
                 checkpoint.verify()
                 return checkpoint
             except CheckpointError as error:
+                logger.warning("%s", error)
                 damage.append(str(error))
         raise CheckpointError("No checkpoint of the run is whole:\n" + "\n".join(damage))
 

@@ -62,7 +62,7 @@ def test_a_checkpoint_without_manifest_is_never_picked_up(tmp_path):
     assert manager.find("@last").path.name == "epoch=0001.ckpt"
 
 
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, caplog):
     manager = CheckpointManager(tmp_path)
     save(manager, 1)
     save(manager, 2)
@@ -71,6 +71,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
     content[-1] ^= 0xFF
     file.write_bytes(bytes(content))
     assert manager.find("@last").path.name == "epoch=0001.ckpt"
+    assert "epoch=0002.ckpt is damaged" in caplog.text
     with pytest.raises(CheckpointError, match=r"model\.safetensors.*checksum"):
         manager.find("epoch=2")
 

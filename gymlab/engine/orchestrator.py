@@ -175,6 +175,8 @@ class Orchestrator:
         row = self.recorder.flush()
         if self.processes > 1:
             row = self.session.fabric.broadcast(row)
+        for callback in self.callbacks:
+            callback.on_metrics(self, row)
         self.monitor.log(row, self.counters)
         self.scheduler.observe(row)
         for callback in self.callbacks:

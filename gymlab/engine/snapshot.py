@@ -41,6 +41,7 @@ def take(loop: Orchestrator) -> dict[str, Any]:
             "phase": loop.scheduler.get_state(),
             "hyperparameters": loop.hyperparameters.get_state(),
             "statistics": loop.statistics.get_state(),
+            "callbacks": {type(callback).__name__: callback.get_state() for callback in loop.callbacks},
             "best_score": loop.best_score,
             "seconds": loop.seconds,
             "epoch_began": loop.epoch_began,
@@ -68,6 +69,10 @@ def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     loop.scheduler.set_state(state["phase"])
     loop.hyperparameters.set_state(state["hyperparameters"])
     loop.statistics.set_state(state["statistics"])
+    for callback in loop.callbacks:
+        saved = state.get("callbacks", {}).get(type(callback).__name__)
+        if saved:
+            callback.set_state(saved)
     loop.best_score = state["best_score"]
     loop.seconds_before = state["seconds"]
     loop.epoch_began = state["epoch_began"]

@@ -1,7 +1,8 @@
 """Errors whose message is written for the user: what is wrong, where, and the fix."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 class GymlabError(Exception):
@@ -21,7 +22,14 @@ class CheckpointError(GymlabError):
 
 
 class NonFiniteError(GymlabError):
-    """A tensor with NaN or Inf in it: names the tensor and the step."""
+    """A tensor with NaN or Inf in it: names the tensor and the step, and carries the data in which it was found."""
+
+    def __init__(self, message: str, *, tensor: str, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.tensor = tensor
+        """Name of the tensor, e.g. `reward` or `loss/policy`."""
+        self.data: dict[str, Any] = dict(data or {})
+        """Arrays to look at, by name; the engine adds the batch and writes them into the run."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

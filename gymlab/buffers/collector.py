@@ -11,6 +11,7 @@ from gymlab.buffers.rollout import Rollout, RolloutStorage
 from gymlab.components.distributions import Distribution
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.envs.step import Episode
+from gymlab.errors import NonFiniteError
 
 
 class Policy(Protocol):
@@ -98,7 +99,11 @@ class RolloutCollector:
             storage.actions[t] = actions = distribution.sample(
                 parameters, noise[t] if t < length else distribution.noise(self.generator, (num_envs,))
             )
-            step = environment.step(distribution.to_environment(actions))
+            try:
+                step = environment.step(distribution.to_environment(actions))
+            except NonFiniteError as error:
+                error.data |= {"acted_on": observation, "actions": actions}
+                raise
             storage.rewards[t] = step.reward
             storage.terminated[t] = step.terminated
             storage.truncated[t] = step.truncated

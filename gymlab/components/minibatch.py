@@ -107,17 +107,24 @@ class UpdateLog:
     def means(self, where: str) -> dict[str, float]:
         """Mean of each column; a number that is not finite is an error that says which, in what minibatch of `where`."""
         found: dict[str, float] = {}
+        broken: list[tuple[int, str, float, np.ndarray]] = []
         for names, rows in ((self._statistic_names, self.statistics), (self._norm_names, self.norms)):
             table = _table(rows, len(names))
-            broken = np.argwhere(~np.isfinite(table))
-            if len(broken):
-                row, column = broken[0]
-                raise NonFiniteError(
-                    f"{names[column]} is {table[row, column]} in minibatch {row + 1} of {where}. "
-                    f"A lower policy_lr or max_grad_norm, normalize_obs or normalize_reward usually helps; "
-                    f"look at the environment's rewards and observations too."
-                )
+            broken += [
+                (row, names[column], table[row, column], table)
+                for row, column in np.argwhere(~np.isfinite(table))[:1].tolist()
+            ]
             found |= zip(names, table.mean(axis=0).tolist() if len(table) else [0.0] * len(names), strict=True)
+        if broken:
+            # A loss comes before the gradient of its minibatch: the first of the earliest is where it began.
+            row, name, value, table = min(broken, key=lambda entry: entry[0])
+            raise NonFiniteError(
+                f"{name} is {value} in minibatch {row + 1} of {where}. "
+                f"A lower policy_lr or max_grad_norm, normalize_obs or normalize_reward usually helps; "
+                f"look at the environment's rewards and observations too.",
+                tensor=name,
+                data={"minibatch": row, "statistics": table},
+            )
         return found
 
 

@@ -108,20 +108,20 @@ class CheckpointManager:
     ) -> Checkpoint:
         """Write a checkpoint under a temporary name, rename it when whole, move the links, prune what is no longer kept."""
         name = f"epoch={epoch:04d}-step={env_steps}.ckpt" if mid_epoch else f"epoch={epoch:04d}.ckpt"
-        self.directory.mkdir(parents=True, exist_ok=True)
         temporary = self.directory / f".tmp-{os.getpid()}-{name}"
         shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
         try:
+            temporary.mkdir(parents=True)
             self._write(temporary, model, parts, state, metrics, video)
             final = self.directory / name
             if final.exists():
                 shutil.rmtree(final)
             os.replace(temporary, final)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
-                f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched."
+                f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched: "
+                f"make room or allow writing, then go on with gymlab train --resume {self.directory.parent.name}"
             ) from error
         sync(self.directory)
         relative_link(self.directory / "last.ckpt", name)

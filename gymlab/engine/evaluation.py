@@ -92,7 +92,14 @@ def evaluate(
 
 
 def record_episode(
-    workflow: Workflow, environment: VectorEnv, path: Path, *, deterministic: bool, seeds: SeedTree, max_seconds: float
+    workflow: Workflow,
+    environment: VectorEnv,
+    path: Path,
+    *,
+    deterministic: bool,
+    seeds: SeedTree,
+    max_seconds: float,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Path | None:
     """Stream one episode of a rendering environment to an mp4, cut at `max_seconds`; None when the environment draws nothing."""
     observation = environment.reset(seeds)
@@ -101,7 +108,7 @@ def record_episode(
         return None
     state = workflow.initial_state(environment.num_envs)
     with VideoWriter(path, environment.render_fps, round(max_seconds * environment.render_fps)) as video:
-        while frame is not None and video.add(frame):
+        while frame is not None and not should_stop() and video.add(frame):
             action, state, _ = workflow.act(
                 observation, state, deterministic=deterministic, action_mask=environment.action_mask
             )
@@ -109,4 +116,4 @@ def record_episode(
             if step.terminated[0] or step.truncated[0]:
                 break
             observation, frame = step.observation, environment.render()
-    return path
+    return path if path.exists() else None

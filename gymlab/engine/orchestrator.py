@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from gymlab.engine.phases import Action
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.engine.workflow import CollectResult, UpdateResult
+from gymlab.errors import NonFiniteError
 from gymlab.metrics import names
 from gymlab.metrics.names import prefixed
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from gymlab.metrics.recorder import Recorder
 
 MEMORY_EVERY_SECONDS = 1.0
+MUST_BE_FINITE = ("train/loss/", "train/opt/grads/")
+"""Metrics that mean a broken model when they are not finite."""
 
 
 class Orchestrator:
@@ -62,6 +66,9 @@ class Orchestrator:
         self.training_seconds = 0.0
         self.epoch_began: int | None = None
         """Env steps at which the epoch that is going on began; None between epochs."""
+        self.epoch_ending = False
+        """Whether a signal cut the evaluation at an epoch's end short: a resumed run begins with it, as if it had never stopped."""
+        self._evaluation_cut = False
         self._evaluation_environment: VectorEnv | None = None
         self._process = psutil.Process()
         self._memory_read_at = 0.0
@@ -73,14 +80,15 @@ class Orchestrator:
         self.monitor.set_phase(self._phase_name)
         for callback in self.callbacks:
             callback.on_start(self)
+        if self.epoch_ending:
+            self._end_epoch()
         while self.stop_reason is None:
             action = self.scheduler.next_action()
             if action is None:
                 self.stop_reason = "finished"
                 break
             self._begin_epoch()
-            self._perform(action)
-            if self._epoch_ended():
+            if self._perform(action) and self._epoch_ended():
                 self._end_epoch()
             if self.scheduler.phase_ended is not None:
                 for callback in self.callbacks:
@@ -118,18 +126,21 @@ class Orchestrator:
         for callback in self.callbacks:
             callback.on_epoch_start(self)
 
-    def _perform(self, action: Action) -> None:
-        """Call the hook, route what it gathered, count what it did."""
+    def _perform(self, action: Action) -> bool:
+        """Call the hook, route what it gathered, count what it did; False when a signal cut it short."""
         env_steps = updates = 0
         if action.hook == "evaluate":
             if self.session.fabric.is_global_zero:
                 self.evaluate()
+                if self._evaluation_cut:
+                    return False
         elif action.collects:
             result = getattr(self.workflow, action.hook)(action.view)
             env_steps = self._take_in(result, action)
         else:
             updates = self._update(action)
         self.scheduler.advance(action, env_steps=env_steps, updates=updates)
+        return True
 
     def _take_in(self, result: CollectResult, action: Action) -> int:
         counters = self.counters
@@ -149,7 +160,11 @@ class Orchestrator:
         if buffer is not None and not buffer.ready():
             return 0
         batch = None if buffer is None else buffer.sample()
-        result: UpdateResult = getattr(self.workflow, action.hook)(batch, action.view)
+        try:
+            result: UpdateResult = getattr(self.workflow, action.hook)(batch, action.view)
+        except NonFiniteError as error:
+            error.data["batch"] = batch
+            raise
         if buffer is not None and result.write_back is not None:
             buffer.write_back(result.write_back)
         self.counters.updates += result.updates
@@ -169,14 +184,19 @@ class Orchestrator:
     def _end_epoch(self) -> None:
         self.counters.epoch += 1
         self._record_progress()
-        self.epoch_began = None
         for callback in self.callbacks:
             callback.on_epoch_end(self)
+        self.epoch_ending = self._evaluation_cut
+        if self.epoch_ending:
+            self.counters.epoch -= 1
+            return
+        self.epoch_began = None
         row = self.recorder.flush()
         if self.processes > 1:
             row = self.session.fabric.broadcast(row)
         for callback in self.callbacks:
             callback.on_metrics(self, row)
+        _check_losses(row)
         self.monitor.log(row, self.counters)
         self.scheduler.observe(row)
         for callback in self.callbacks:
@@ -211,7 +231,10 @@ class Orchestrator:
             time_limit=self.config.eval_time_limit,
             should_stop=lambda: self.stop_signal.requested,
         )
-        if result.n and not self.stop_signal.requested:
+        cut = self.stop_signal.requested and not result.complete
+        # The processes of a distributed run end their epochs together: there the evaluation is given up instead.
+        self._evaluation_cut = cut and self.processes == 1
+        if result.n and not cut:
             summary = result.summary()
             record = self.recorder.record
             record(names.episode_return("val"), summary["mean"])
@@ -242,3 +265,14 @@ class Orchestrator:
         """Release what the loop opened itself."""
         if self._evaluation_environment is not None:
             self._evaluation_environment.close()
+
+
+def _check_losses(row: dict[str, float]) -> None:
+    """Stop a run whose workflow let a broken loss or gradient pass, before anything of it is saved."""
+    for name, value in row.items():
+        if not isfinite(value) and name.startswith(MUST_BE_FINITE):
+            raise NonFiniteError(
+                f"{name} is {value} in epoch {row.get(names.EPOCH, '?')}. A lower learning rate or max_grad_norm usually helps.",
+                tensor=name,
+                data={"metrics": row},
+            )

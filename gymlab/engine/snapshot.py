@@ -45,6 +45,7 @@ def take(loop: Orchestrator) -> dict[str, Any]:
             "best_score": loop.best_score,
             "seconds": loop.seconds,
             "epoch_began": loop.epoch_began,
+            "epoch_ending": loop.epoch_ending,
             "pending_metrics": loop.recorder.get_state(),
             "observation_space": space_to_json(environment.observation_space),
             "raw_observation_space": space_to_json(environment.raw_observation_space),
@@ -76,6 +77,7 @@ def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     loop.best_score = state["best_score"]
     loop.seconds_before = state["seconds"]
     loop.epoch_began = state["epoch_began"]
+    loop.epoch_ending = state.get("epoch_ending", False)
     loop.recorder.set_state(state["pending_metrics"])
     _set_random_states(checkpoint.read_part("rng"))
 

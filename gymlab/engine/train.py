@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gymlab.config import dump, from_dict
@@ -18,6 +19,7 @@ from gymlab.engine.callbacks.report import Report
 from gymlab.engine.callbacks.schedules import Schedules
 from gymlab.engine.callbacks.video import Videos
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
+from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.resume import changed_settings, rewind
@@ -26,7 +28,7 @@ from gymlab.engine.setup import Session, prepare
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.snapshot import restore
 from gymlab.engine.workflow import find_workflow
-from gymlab.errors import GymlabError
+from gymlab.errors import GymlabError, NonFiniteError
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
@@ -61,15 +63,16 @@ def train(
         run = Run.create(runs_dir, config, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
-        write_json(run.dir / "config.json", redact(dump(config)))
-        run.update_record(
-            started=started,
-            command=command or default_command(config),
-            experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
-            seed=config.seed,
-            backend=session.environment.backend,
-        )
-        return _train_in(run, session, notices)
+        with disk_watched(run):
+            write_json(run.dir / "config.json", redact(dump(config)))
+            run.update_record(
+                started=started,
+                command=command or default_command(config),
+                experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
+                seed=config.seed,
+                backend=session.environment.backend,
+            )
+            return _train_in(run, session, notices)
     finally:
         session.close()
 
@@ -82,11 +85,13 @@ def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ())
     checkpoint = run.checkpoints.find(which)
     session = prepare(config, backend=run.record.get("backend"))
     try:
-        rewind(run, checkpoint)
-        write_json(run.dir / "config.json", redact(dump(config)))
-        run.update_record(resumed=[*run.record.get("resumed", []), {"time": time.time(), "from": checkpoint.path.name}])
-        told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
-        return _train_in(run, session, [*notices, *told], checkpoint)
+        with disk_watched(run):
+            rewind(run, checkpoint)
+            write_json(run.dir / "config.json", redact(dump(config)))
+            sittings = [*run.record.get("resumed", []), {"time": time.time(), "from": checkpoint.path.name}]
+            run.update_record(resumed=sittings)
+            told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
+            return _train_in(run, session, [*notices, *told], checkpoint)
     finally:
         session.close()
 
@@ -130,8 +135,12 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
                 _transfer(config.init_from_run, run.dir.parent, session, monitor)
             reason = loop.run()
         except BaseException as error:
+            if isinstance(error, NonFiniteError):
+                write_evidence(error, run.dir, session.counters)
             monitor.log_text(f"crashed: {type(error).__name__}: {error}")
-            run.update_record(status="crashed", reason=f"{type(error).__name__}: {error}", ended=time.time())
+            # Where the disk is full this cannot be written either: a run whose process is gone counts as crashed anyway.
+            with suppress(OSError):
+                run.update_record(status="crashed", reason=f"{type(error).__name__}: {error}", ended=time.time())
             raise
         finally:
             loop.close()

@@ -168,17 +168,17 @@ class FiniteCheck:
         """Raise NonFiniteError for the first bad row; `where` gives episode and step of an environment's transition."""
         np.isfinite(step.reward, out=self._reward)
         if 0 in self._reward.tobytes():
-            self._fail("reward", step.reward, self._reward, where)
+            self._fail("reward", step.reward, self._reward, where, step)
         if not self._floats:
             return
         np.isfinite(step.observation, out=self._observation)
         if 0 in self._observation.tobytes():
-            self._fail("observation", step.observation, self._observation, where)
+            self._fail("observation", step.observation, self._observation, where, step)
         if step.final_observation is not None:
             np.isfinite(step.final_observation, out=self._observation)
             self._observation[~step.ended] = True
             if 0 in self._observation.tobytes():
-                self._fail("final observation", step.final_observation, self._observation, where)
+                self._fail("final observation", step.final_observation, self._observation, where, step)
 
     def first(self, observation: np.ndarray) -> None:
         """Raise NonFiniteError for a bad observation of a reset."""
@@ -187,12 +187,21 @@ class FiniteCheck:
             if 0 in self._observation.tobytes():
                 self._fail("first observation", observation, self._observation, lambda index: (0, 0))
 
-    def _fail(self, field: str, array: np.ndarray, finite: np.ndarray, where: Callable[[int], tuple[int, int]]) -> None:
+    def _fail(
+        self,
+        field: str,
+        array: np.ndarray,
+        finite: np.ndarray,
+        where: Callable[[int], tuple[int, int]],
+        step: Step | None = None,
+    ) -> None:
         index = int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
-        episode, step = where(index)
+        episode, number = where(index)
         value = np.array2string(array[index], threshold=8, precision=4)
         raise NonFiniteError(
             f"{self._env_id} returned a {field} that is not finite: {value} in environment {index}, "
-            f"episode {episode}, step {step}. Look at the environment's reward and dynamics "
-            "(a division by zero, a diverging simulation), or clip in a wrapper of your own."
+            f"episode {episode}, step {number}. Look at the environment's reward and dynamics "
+            "(a division by zero, a diverging simulation), or clip in a wrapper of your own.",
+            tensor=field.replace(" ", "_"),
+            data={"step": step, "environment": index} if step is not None else {field: array},
         )

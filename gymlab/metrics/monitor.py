@@ -122,5 +122,10 @@ class Monitor:
     def __enter__(self) -> Monitor:
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except OSError:
+            # On a full disk the last lines cannot be written; what ended the run is the better message.
+            if kind is None:
+                raise

@@ -47,6 +47,7 @@ class Videos(Callback):
                     deterministic=loop.config.eval_deterministic,
                     seeds=loop.session.seeds,
                     max_seconds=self.max_seconds,
+                    should_stop=lambda: loop.stop_signal.requested,
                 )
         except GymlabError as error:
             self._cannot_render = True

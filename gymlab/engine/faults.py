@@ -1,0 +1,80 @@
+"""What a training that cannot go on leaves behind: the data in which a NaN was found, and words for a disk that takes no more."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gymlab.engine.files import write_json
+from gymlab.engine.state import encode
+from gymlab.errors import GymlabError, NonFiniteError
+
+if TYPE_CHECKING:
+    from gymlab.engine.run import Run
+    from gymlab.engine.workflow import Counters
+
+EVIDENCE = "non_finite"
+"""Directory of a run that holds what a NaN or Inf was found in: `batch.safetensors` and `where.json`."""
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+PERMISSION_ERRORS = {errno.EACCES, errno.EPERM}
+
+
+def write_evidence(error: NonFiniteError, run_dir: Path, counters: Counters) -> None:
+    """Write the data that the error carries into the run, and say in the error where it is."""
+    directory = run_dir / EVIDENCE
+    tensors: dict[str, Tensor] = {}
+    try:
+        directory.mkdir(exist_ok=True)
+        tree = {name: encode(_plain(value), name, tensors) for name, value in error.data.items()}
+        save_file(tensors, directory / "batch.safetensors")
+        where = {"tensor": error.tensor, "message": str(error), "counters": asdict(counters), "data": tree}
+        write_json(directory / "where.json", where)
+    except (OSError, SafetensorError) as failure:
+        error.args = (f"{error}\nThe batch could not be written to {directory}: {failure}.",)
+        return
+    error.args = (
+        f"{error}\nStopped at {counters.env_steps:,} env steps. The batch is in {directory / 'batch.safetensors'}; "
+        "the last checkpoint is as it was.",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Records, sequences and arrays as what a checkpoint can hold; anything else by its description."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+        return value.tolist()
+    if value is None or isinstance(value, bool | int | float | str | np.generic | np.ndarray | Tensor):
+        return value
+    return repr(value)
+
+
+@contextmanager
+def disk_watched(run: Run) -> Iterator[None]:
+    """Turn a disk that is full or cannot be written into an error that says so, with the way on."""
+    try:
+        yield
+    except OSError as error:
+        ours = error.errno in PERMISSION_ERRORS and str(error.filename).startswith(str(run.dir))
+        if error.errno not in DISK_ERRORS and not ours:
+            raise
+        kept = run.checkpoints.all()
+        way_on = (
+            f"Its newest checkpoint, {kept[-1].path.name}, is whole. Make room or allow writing, then go on: gymlab train --resume {run.id}"
+            if kept
+            else "It has no checkpoint yet. Make room or allow writing, then train again."
+        )
+        raise GymlabError(f"Run {run.id} stopped: cannot write to {run.dir}: {error.strerror}. {way_on}") from error

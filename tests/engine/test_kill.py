@@ -4,61 +4,122 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
+import gymnasium as gym
+import numpy as np
+import pytest
 import torch
 
 import gymlab
 from gymlab.engine.checkpoint import CheckpointManager
 from gymlab.engine.run import Run
 
-SETTINGS = [
-    "max_env_steps=24576",
-    "eval_freq_epochs=4",
-    "eval_episodes=5",
-    "early_stop_on_eval_threshold=false",
-    "video=false",
-    "normalize_obs=rolling",
-    "n_epochs=4",
-]
+COMMON = {
+    "quiet": True,
+    "video": False,
+    "eval_freq_epochs": 4,
+    "eval_episodes": 5,
+    "eval_max_episode_steps": 50,
+    "early_stop_on_eval_threshold": False,
+    "seed": 3,
+}
+ROLLOUTS = {"n_envs": 2, "n_steps": 64, "batch_size": 64, "n_epochs": 4, "max_env_steps": 72 * 128}
+KINDS = {
+    "ppo, native": ("CartPole-v1:ppo", {**ROLLOUTS, "normalize_obs": "rolling"}),
+    "ppo, replayed": ("Acrobot-v1:ppo", ROLLOUTS),
+    "ppo, workers": ("Acrobot-v1:ppo", {**ROLLOUTS, "vectorization_mode": "async"}),
+    "reinforce, native": ("CartPole-v1:reinforce", {**ROLLOUTS, "unfinished": "bootstrap"}),
+    "reinforce, replayed": (
+        "CartPole-v1:reinforce",
+        {**ROLLOUTS, "unfinished": "bootstrap", "vectorization_mode": "sync"},
+    ),
+    "q_learning, replayed": ("FrozenLake-v1:q_learning", {"n_envs": 2, "n_steps": 64, "max_env_steps": 72 * 128}),
+}
 
 
 def columns(run):
     return {name: values for name, values in run.metrics.items() if not name.startswith("sys/")}
 
 
-def start(tmp_path, *arguments):
-    command = [sys.executable, "-m", "gymlab", "train", *arguments, "-q", "--runs-dir", str(tmp_path)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+def train_apart(tmp_path, experiment, settings):
+    """Train, or go on, as the leader of a process group of its own."""
+    os.setsid()
+    if (tmp_path / "cut").exists():
+        gymlab.resume("cut", runs_dir=tmp_path)
+    else:
+        gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)
 
 
-def kill_at(process, run, epoch):
-    """SIGKILL the whole process group once the epoch's checkpoint is there."""
+def start(tmp_path, experiment, settings):
+    process = multiprocessing.get_context("fork").Process(target=train_apart, args=(tmp_path, experiment, settings))
+    process.start()
+    return process
+
+
+def kill_after(process, run, epoch, seconds):
+    """SIGKILL the whole process group some time after the epoch's checkpoint is there."""
     deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.is_alive() and time.monotonic() < deadline:
         if any(checkpoint.place[0] >= epoch for checkpoint in run.checkpoints.all()):
+            time.sleep(seconds)
             os.killpg(process.pid, signal.SIGKILL)
             break
-        time.sleep(0.002)
-    process.wait(timeout=30)
+        time.sleep(0.001)
+    process.join(timeout=30)
 
 
-def test_three_kills_change_nothing(tmp_path):
-    whole = gymlab.train("CartPole-v1:ppo", overrides=SETTINGS, runs_dir=tmp_path, run_id="whole", quiet=True, seed=3)
-    cut = Run(tmp_path / "cut")
-    process = start(tmp_path, "CartPole-v1:ppo", *SETTINGS, "--seed", "3", "--run-id", "cut")
-    for epoch in sorted(random.Random(0).sample(range(4, 72), 3)):
-        kill_at(process, cut, epoch)
+def kill_three_times(tmp_path, experiment, settings):
+    """The run after three kills at random points, gone on with to its end."""
+    cut, generator = Run(tmp_path / "cut"), random.Random(0)
+    process = start(tmp_path, experiment, settings)
+    for epoch in sorted(generator.sample(range(4, 64), 3)):
+        kill_after(process, cut, epoch, generator.uniform(0, 0.03))
         assert cut.status == "crashed"
-        process = start(tmp_path, "--resume", "cut")
-    assert process.wait(timeout=120) == 0
+        process = start(tmp_path, experiment, settings)
+    process.join(timeout=120)
+    assert process.exitcode == 0
     assert cut.status == "finished"
     assert len(cut.record["resumed"]) == 3
+    return cut
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_kills_change_nothing(tmp_path, kind):
+    experiment, fields = KINDS[kind]
+    settings = {**COMMON, **fields}
+    whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
+    cut = kill_three_times(tmp_path, experiment, settings)
     assert columns(cut) == columns(whole)
     first, second = whole.checkpoints.find().read_model(), cut.checkpoints.find().read_model()
     assert all((first[name] == second[name]).all() for name in first)
+
+
+class Hidden(gym.Env):
+    """A walk that draws from the operating system's randomness: no seed brings it back to where it was."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = np.zeros(1, np.float32), 0
+        return self.place.copy(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place += np.float32(os.urandom(1)[0] / 256 + action)
+        return self.place.copy(), 1.0, self.steps == 40, False, {}
+
+
+def test_an_environment_that_does_not_repeat_itself_says_so_and_begins_a_new_episode(tmp_path):
+    gym.register("Hidden-v0", Hidden)
+    settings = {**COMMON, **ROLLOUTS, "algo": "ppo"}
+    cut = kill_three_times(tmp_path, "Hidden-v0", settings)
+    assert cut.metrics["train/cnt/epoch"] == list(range(1, 73))
+    assert cut.metrics["train/cnt/env_steps"] == list(range(128, 72 * 128 + 1, 128))
+    log = (cut.dir / "run.log").read_text()
+    assert log.count("does not repeat itself from the same seed. Continuing from a fresh episode") >= 3
 
 
 def save_forever(directory, first):

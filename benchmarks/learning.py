@@ -6,56 +6,16 @@ import argparse
 import subprocess
 import sys
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import yaml
-
-from gymlab.engine.run import Run
+from benchmarks.claims import Claim, load_claims
+from benchmarks.orderings import Ordering, load_orderings
 from gymlab.metrics.names import WALL_SECONDS, episode_return
 from gymlab.metrics.plots import curves
 from gymlab.metrics.report import RunResult, results_table
 
 ROOT = Path(__file__).parents[1]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An experiment, its seeds, and what they must reach."""
-
-    experiment: str
-    seeds: tuple[int, ...]
-    at_least: float
-    judged: str = "mean"
-    metric: str | None = None
-    """A training metric whose last value is judged; None: the final agent's mean return over the evaluation episodes."""
-
-    @property
-    def slug(self) -> str:
-        """The experiment's name as a run id and file name."""
-        return self.experiment.lower().replace(":", "-").replace("/", "-").replace("_", "-")
-
-    @property
-    def command(self) -> str:
-        """What trains it."""
-        seeds = f"--seed {self.seeds[0]}" if len(self.seeds) == 1 else f"--seeds {self.seeds[0]}-{self.seeds[-1]}"
-        return f"gymlab train {self.experiment} {seeds}"
-
-    def run(self, runs_dir: Path, seed: int) -> Run:
-        """The run of a seed, trained or not."""
-        return Run(runs_dir / f"{self.slug}-s{seed}")
-
-    def value(self, run: Run) -> float:
-        """The figure that is judged."""
-        if self.metric is None:
-            return run.result["mean"]
-        return next(value for value in reversed(run.metrics[self.metric]) if value is not None)
-
-    def met(self, values: list[float]) -> bool:
-        """Whether the seeds' values bear the claim out."""
-        return (min(values) if self.judged == "each" else fmean(values)) >= self.at_least
 
 
 def main() -> int:
@@ -68,32 +28,40 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
     arguments = parser.parse_args()
-    claims = [
-        Claim(**{**entry, "seeds": tuple(entry["seeds"])})
-        for entry in yaml.safe_load((Path(__file__).parent / "claims.yaml").read_text())
-    ]
+    runs_dir = arguments.runs_dir
+    claims, orderings = load_claims(), load_orderings()
     chosen = [claim for claim in claims if arguments.only in claim.experiment]
-    train_missing(chosen, arguments.runs_dir, arguments.jobs)
-    trained = [
-        claim
-        for claim in claims
-        if all(claim.run(arguments.runs_dir, seed).status == "finished" for seed in claim.seeds)
-    ]
-    write_page(trained, arguments.runs_dir, arguments.out)
-    return judge(chosen, arguments.runs_dir)
+    compared = [ordering for ordering in orderings if arguments.only in " ".join(ordering.experiments)]
+    train_missing([*chosen, *(claim for ordering in compared for claim in ordering.claims)], runs_dir, arguments.jobs)
+    write_page(
+        [claim for claim in claims if is_trained(claim, runs_dir)],
+        [ordering for ordering in orderings if all(is_trained(claim, runs_dir) for claim in ordering.claims)],
+        runs_dir,
+        arguments.out,
+    )
+    return judge(chosen, compared, runs_dir)
+
+
+def is_trained(claim: Claim, runs_dir: Path) -> bool:
+    """Whether every seed has a finished run."""
+    return all(claim.run(runs_dir, seed).status == "finished" for seed in claim.seeds)
 
 
 def train_missing(claims: list[Claim], runs_dir: Path, jobs: int) -> None:
     """Train each seed that has no finished run, `jobs` at a time."""
     waiting = deque(
-        (claim, seed) for claim in claims for seed in claim.seeds if claim.run(runs_dir, seed).status != "finished"
+        dict.fromkeys(
+            (claim.experiment, seed, claim.run(runs_dir, seed).id)
+            for claim in claims
+            for seed in claim.seeds
+            if claim.run(runs_dir, seed).status != "finished"
+        )
     )
     running: list[tuple[str, subprocess.Popen[bytes]]] = []
     while waiting or running:
         while waiting and len(running) < jobs:
-            claim, seed = waiting.popleft()
-            name = claim.run(runs_dir, seed).id
-            command = [sys.executable, "-m", "gymlab", "train", claim.experiment, "--seed", str(seed), "--quiet"]
+            experiment, seed, name = waiting.popleft()
+            command = [sys.executable, "-m", "gymlab", "train", experiment, "--seed", str(seed), "--quiet"]
             running.append(
                 (name, subprocess.Popen([*command, "--runs-dir", str(runs_dir), "--run-id", name], cwd=ROOT))
             )
@@ -127,8 +95,8 @@ def results(claims: list[Claim], runs_dir: Path) -> list[RunResult]:
     return found
 
 
-def write_page(claims: list[Claim], runs_dir: Path, out: Path) -> None:
-    """docs/results.md and a picture of each experiment's curve over its seeds."""
+def write_page(claims: list[Claim], orderings: list[Ordering], runs_dir: Path, out: Path) -> None:
+    """docs/results.md, a picture of each experiment's curve over its seeds, and the comparisons."""
     pictures = out.parent / "images"
     pictures.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -155,12 +123,14 @@ def write_page(claims: list[Claim], runs_dir: Path, out: Path) -> None:
             title=claim.experiment,
         )
         lines += [f"![{claim.experiment}](images/{picture.name})", ""]
+    for ordering in orderings:
+        lines += ordering.section(runs_dir, pictures)
     out.write_text("\n".join(lines))
     print(f"wrote {out}")
 
 
-def judge(claims: list[Claim], runs_dir: Path) -> int:
-    """Print each claim with its verdict; 1 if one does not hold."""
+def judge(claims: list[Claim], orderings: list[Ordering], runs_dir: Path) -> int:
+    """Print each claim and ordering with its verdict; 1 if one does not hold."""
     failed = 0
     for claim in claims:
         runs = [claim.run(runs_dir, seed) for seed in claim.seeds]
@@ -170,6 +140,10 @@ def judge(claims: list[Claim], runs_dir: Path) -> int:
         print(
             f"{'holds ' if held else 'FAILS '} {claim.experiment}: {[round(value, 2) for value in values]}, wanted {claim.at_least} ({claim.judged})"
         )
+    for ordering in orderings:
+        held = all(is_trained(claim, runs_dir) for claim in ordering.claims) and ordering.holds(runs_dir)
+        failed += not held
+        print(f"{'holds ' if held else 'FAILS '} {' > '.join(ordering.experiments)}")
     return int(failed > 0)
 
 

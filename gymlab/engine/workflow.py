@@ -21,6 +21,8 @@ from gymlab.errors import ConfigError, did_you_mean
 from gymlab.registry import Registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
     from gymnasium import Space
     from torch import Tensor, nn
@@ -181,4 +183,8 @@ class Workflow(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Derived numbers to print before training: batch, updates per step, memory of buffers."""
+        return {}
+
+    def pictures(self) -> dict[str, Callable[[Path], Any]]:
+        """What was learned, to look at, by title: each function draws one picture to the path it is given."""
         return {}

@@ -49,6 +49,8 @@ class ReportData:
     commit: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     notices: Sequence[str] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict)
+    """What the algorithm learned, drawn: paths by title."""
 
     @property
     def solved(self) -> bool | None:
@@ -106,6 +108,8 @@ def render_report(summary: ReportData) -> str:
         lines += ["", f"![Learning curve]({summary.curve})"]
     if summary.video:
         lines += ["", f"[Video of the agent]({summary.video})"]
+    for title, picture in summary.pictures.items():
+        lines += ["", f"![{title}]({picture})"]
     lines += ["", "## Repeat it", "", "```", summary.command, "```"]
     if summary.notices:
         lines += ["", "## Notices", "", *(f"- {notice}" for notice in summary.notices)]

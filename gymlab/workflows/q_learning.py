@@ -10,6 +10,7 @@ is defined. There is no separate update hook, and no gradient step to count. Man
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -179,6 +180,10 @@ class QLearning(Workflow):
     def draw_table(self, path: str | Path) -> Path:
         """The table as a picture: a map with arrows where `grid` is set, else states by actions."""
         return self.table.draw(path, grid=self.config.grid, labels=self._labels, title=self.config.env_id)
+
+    def pictures(self) -> dict[str, Callable[[Path], Path]]:
+        """The table."""
+        return {"Q table": self.draw_table}
 
     @property
     def _labels(self) -> dict[int, str]:

@@ -434,3 +434,10 @@ def test_the_table_is_printed_and_drawn(tmp_path):
     assert grid.startswith(b"\x89PNG")
     assert plain.startswith(b"\x89PNG")
     assert workflow.describe()["table_states"] == 4
+
+
+def test_the_table_stands_in_the_report(tmp_path):
+    settings = {"max_env_steps": 512, "eval_episodes": 2, "video": False, "quiet": True, "eval_freq_epochs": None}
+    run = gymlab.train("FrozenLake-v1:q_learning", runs_dir=tmp_path, **settings)
+    assert "![Q table](pictures/q-table.png)" in (run.dir / "report.md").read_text()
+    assert (run.dir / "pictures" / "q-table.png").stat().st_size > 10_000

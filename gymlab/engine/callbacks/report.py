@@ -40,7 +40,7 @@ class Report(Callback):
         curve = learning_curve(
             rows, self.run.dir / "curve.png", threshold=self.threshold, title=self.run.record["experiment"]
         )
-        summary = self._summary(loop, result, curve is not None)
+        summary = replace(self._summary(loop, result, curve is not None), pictures=self._draw(loop))
         write_text(self.run.dir / "report.md", render_report(summary))
         loop.monitor.report(_seen_from_here(summary))
 
@@ -64,6 +64,16 @@ class Report(Callback):
             "threshold": self.threshold,
             "solved": None if self.threshold is None else summary["mean"] >= self.threshold,
         }
+
+    def _draw(self, loop: Orchestrator) -> dict[str, str]:
+        """Draw what the workflow has to show; titles and paths from the run's directory."""
+        drawn = {}
+        for title, draw in loop.workflow.pictures().items():
+            path = self.run.dir / "pictures" / f"{title.lower().replace(' ', '-')}.png"
+            path.parent.mkdir(exist_ok=True)
+            draw(path)
+            drawn[title] = f"pictures/{path.name}"
+        return drawn
 
     def _summary(self, loop: Orchestrator, result: dict[str, Any] | None, has_curve: bool) -> ReportData:
         record = self.run.record

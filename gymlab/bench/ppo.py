@@ -1,4 +1,4 @@
-"""`gymlab bench ppo`: against the peers and its own bound, on a busy machine, to a threshold, from a cold start."""
+"""`gymlab bench ppo`: against the peers and its own bound, what the engine costs, on a busy machine, to a threshold, from a cold start."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import replace
 
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Section
-from gymlab.bench.sections import bound, busy, speed, startup, threshold
+from gymlab.bench.sections import bound, busy, overhead, speed, startup, threshold
 from gymlab.bench.settings import REFERENCE, SETTINGS, choose_peers
 from gymlab.bench.show import comma_list, show, show_arguments, status
 
-HELP = "PPO speed against the peers, the bound, a busy machine, time to threshold, start-up"
+HELP = "PPO speed against the peers, the bound, overhead, a busy machine, time to threshold, start-up"
 
 # Start-up comes first: it is short, and the one that stops everything when gymlab does not run at all.
 SECTIONS: dict[str, Callable[[Plan], Section]] = {
     "startup": startup.measure,
     "speed": speed.measure,
     "bound": bound.measure,
+    "overhead": overhead.measure,
     "busy": busy.measure,
     "threshold": threshold.measure,
 }

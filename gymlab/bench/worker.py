@@ -50,6 +50,13 @@ def parts(job: dict[str, Any]) -> dict[str, Any]:
     return time_parts(Setting(**job["setting"]), job["seed"], job["options"], job["seconds"], job["measure"])
 
 
+def overhead(job: dict[str, Any]) -> dict[str, Any]:
+    """Where the time of a training goes."""
+    from gymlab.bench.overhead import time_outside
+
+    return time_outside(Setting(**job["setting"]), job["seed"], job["options"], job["env_steps"])
+
+
 def steps(job: dict[str, Any]) -> dict[str, Any]:
     """Step rate of a vector environment."""
     from gymlab.bench.step_rates import time_steps
@@ -61,6 +68,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
     "parts": parts,
+    "overhead": overhead,
     "steps": steps,
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +32,24 @@ class Policy(Protocol):
         """Values alone."""
 
 
+@dataclass(slots=True)
+class OpenRollout:
+    """A collection that is under way: what the rows in storage do not tell."""
+
+    noise: np.ndarray
+    """[length, N, ...] drawn ahead for the whole rollout."""
+    playing: np.ndarray
+    """[N] environments whose rows still count, when whole episodes are collected."""
+    t: int = 0
+    """Rows written."""
+    dead_rows: int = 0
+    has_dead_rows: bool = False
+    has_masks: bool = False
+    cut_rows: list[np.ndarray] = field(default_factory=list)
+    cut_observations: list[np.ndarray] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+
+
 class RolloutCollector:
     """Steps one vector environment on and on; a rollout begins where the last one ended."""
 
@@ -43,6 +63,7 @@ class RolloutCollector:
         *,
         steps: int,
         reward_normalizer: RewardNormalizer | None = None,
+        stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.environment = environment
         self.encoder = encoder
@@ -61,9 +82,15 @@ class RolloutCollector:
         self.transitions = 0
         """Steps that environments really took in the newest collection, rows that were given up included."""
         self._acted_on: np.ndarray | None = None
+        self._stop_requested = stop_requested
+        self._open: OpenRollout | None = None
 
-    def collect(self, length: int, *, finish: bool = False, limit: int | None = None) -> tuple[Rollout, list[Episode]]:
+    def collect(
+        self, length: int, *, finish: bool = False, limit: int | None = None
+    ) -> tuple[Rollout, list[Episode]] | None:
         """`length` steps in each environment, and the episodes that ended meanwhile; the next call writes over them.
+
+        None when a stop was requested before the end: what there is so far is part of the state, and the next call goes on.
 
         With `finish` the rollout holds whole episodes: all environments begin anew, and one that is in the middle of an
         episode after `length` steps plays it to its end, of at most `limit` steps in all. Rows of episodes that begin
@@ -71,19 +98,13 @@ class RolloutCollector:
         """
         environment, distribution, storage = self.environment, self.distribution, self.storage
         policy, encode, num_envs = self.policy, self.encoder.encode, self.environment.num_envs
-        if finish or not self.started:
-            environment.reset()
-            self.started = True
-            self._acted_on = None
-        noise = distribution.noise(self.generator, (length, num_envs))
-        cut_rows: list[np.ndarray] = []
-        cut_observations: list[np.ndarray] = []
-        episodes: list[Episode] = []
-        has_dead_rows = has_masks = False
-        dead_rows = 0
-        playing = np.ones(num_envs, np.bool_)
+        rollout = self._open or self._begin(length, anew=finish)
+        noise, playing, episodes = rollout.noise, rollout.playing, rollout.episodes
         observation, action_mask, acted_on = environment.observation, environment.action_mask, self._acted_on
-        for t in range((limit or sys.maxsize) if finish else length):
+        for t in range(rollout.t, (limit or sys.maxsize) if finish else length):
+            if self._stop_requested():
+                rollout.t, self._open, self._acted_on = t, rollout, acted_on
+                return None
             if t == storage.steps:
                 storage.grow()
             storage.observations[t] = x = encode(observation, update=True, valid=acted_on)
@@ -92,7 +113,7 @@ class RolloutCollector:
             else:
                 parameters = policy.actor(x)
             if action_mask is not None:
-                has_masks = True
+                rollout.has_masks = True
                 storage.masks(action_mask)[t] = action_mask
                 parameters = distribution.mask(parameters, action_mask)
             storage.parameters[t] = parameters
@@ -109,12 +130,12 @@ class RolloutCollector:
             storage.truncated[t] = step.truncated
             storage.valid[t] = True if step.valid is None else step.valid
             if step.valid is not None:
-                has_dead_rows = True
-                dead_rows += num_envs - int(np.count_nonzero(step.valid))
+                rollout.has_dead_rows = True
+                rollout.dead_rows += num_envs - int(np.count_nonzero(step.valid))
             if step.final_observation is not None and step.truncated.any():
                 ended = np.flatnonzero(step.truncated)
-                cut_rows.append(t * num_envs + ended)
-                cut_observations.append(encode(step.final_observation[ended], update=False))
+                rollout.cut_rows.append(t * num_envs + ended)
+                rollout.cut_observations.append(encode(step.final_observation[ended], update=False))
             if step.episodes:
                 episodes += [episode for episode in step.episodes if playing[episode.env_index]]
             observation, action_mask = step.observation, step.action_mask
@@ -126,27 +147,35 @@ class RolloutCollector:
                     playing &= storage.valid[t] & ~step.ended
                     if not playing.any():
                         break
-        length = t + 1
-        self.transitions = length * num_envs - dead_rows
-        if finish:
-            has_dead_rows = True
+        self._open, self._acted_on = None, acted_on
+        return self._close(rollout, t + 1, observation, whole_episodes=finish), episodes
+
+    def _begin(self, length: int, *, anew: bool) -> OpenRollout:
+        """An empty rollout; with `anew` in fresh episodes."""
+        environment = self.environment
+        if anew or not self.started:
+            environment.reset()
+            self.started = True
+            self._acted_on = None
+        noise = self.distribution.noise(self.generator, (length, environment.num_envs))
+        return OpenRollout(noise, playing=np.ones(environment.num_envs, np.bool_))
+
+    def _close(self, rollout: OpenRollout, length: int, observation: np.ndarray, *, whole_episodes: bool) -> Rollout:
+        """What needs no step of the environment, for all rows at once: values, log-probs, normalised rewards."""
+        storage, policy, num_envs = self.storage, self.policy, self.environment.num_envs
+        self.transitions = length * num_envs - rollout.dead_rows
+        if whole_episodes:
+            rollout.has_dead_rows = True
             endings = storage.terminated[:length] | storage.truncated[:length]
             # A row belongs to a whole episode when an ending comes at it or after it.
             storage.valid[:length] &= np.logical_or.accumulate(endings[::-1])[::-1]
-        self._acted_on = acted_on
         # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
         unfinished = np.flatnonzero(~storage.truncated[length - 1])
-        cut_rows.append((length - 1) * num_envs + unfinished)
-        cut_observations.append(encode(observation, update=False)[unfinished])
-        rollout = self._close(length, np.concatenate(cut_rows), np.concatenate(cut_observations))
-        rollout.valid = storage.valid[:length] if has_dead_rows else None
-        rollout.action_masks = storage.action_masks[:length] if has_masks and storage.action_masks is not None else None
-        return rollout, episodes
-
-    def _close(self, length: int, cut_rows: np.ndarray, cut_observations: np.ndarray) -> Rollout:
-        """What needs no step of the environment, for all rows at once: values, log-probs, normalised rewards."""
-        storage, policy = self.storage, self.policy
-        shape = (length, self.environment.num_envs)
+        cut_rows = np.concatenate([*rollout.cut_rows, (length - 1) * num_envs + unfinished])
+        last = self.encoder.encode(observation, update=False)[unfinished]
+        cut_observations = np.concatenate([*rollout.cut_observations, last])
+        masks = storage.action_masks[:length] if rollout.has_masks and storage.action_masks is not None else None
+        shape = (length, num_envs)
         observations, actions, parameters = (
             array[:length].reshape(-1, *array.shape[2:])
             for array in (storage.observations, storage.actions, storage.parameters)
@@ -166,6 +195,8 @@ class RolloutCollector:
             truncated=storage.truncated[:length],
             bootstrap_observations=cut_observations,
             bootstrap_rows=cut_rows,
+            valid=storage.valid[:length] if rollout.has_dead_rows else None,
+            action_masks=masks,
         )
 
     def _normalize_rewards(self, length: int) -> None:
@@ -182,7 +213,13 @@ class RolloutCollector:
             "started": self.started,
             "acted_on": self._acted_on,
             "reward_normalizer": None if normalizer is None else normalizer.get_state(),
+            "open": None if self._open is None else self._open_state(self._open),
         }
+
+    def _open_state(self, rollout: OpenRollout) -> dict[str, Any]:
+        state = {item.name: getattr(rollout, item.name) for item in fields(rollout)}
+        rows = {name: array[: rollout.t] for name, array in vars(self.storage).items() if array is not None}
+        return {**state, "episodes": [list(episode) for episode in rollout.episodes], "rows": rows}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
@@ -190,3 +227,12 @@ class RolloutCollector:
         self._acted_on = state["acted_on"]
         if self.reward_normalizer is not None and state["reward_normalizer"] is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])
+        saved = state.get("open")
+        if saved is not None:
+            rows = saved.pop("rows")
+            self._open = OpenRollout(**{**saved, "episodes": [Episode(*episode) for episode in saved["episodes"]]})
+            while self.storage.steps < self._open.t:
+                self.storage.grow()
+            for name, array in rows.items() if self._open.t else ():
+                memory = self.storage.masks(array[0]) if name == "action_masks" else getattr(self.storage, name)
+                memory[: self._open.t] = array

@@ -14,7 +14,6 @@ from gymlab.engine import snapshot
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import EvaluationResult, evaluate
 from gymlab.engine.phases import Action
-from gymlab.engine.signals import StopSignal
 from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.engine.workflow import CollectResult, UpdateResult
 from gymlab.errors import NonFiniteError
@@ -43,7 +42,6 @@ class Orchestrator:
         recorder: Recorder,
         monitor: Monitor,
         checkpoints: CheckpointManager,
-        stop_signal: StopSignal,
     ) -> None:
         self.session = session
         self.config = session.config
@@ -57,7 +55,7 @@ class Orchestrator:
         self.recorder = recorder
         self.monitor = monitor
         self.checkpoints = checkpoints
-        self.stop_signal = stop_signal
+        self.stop_signal = session.stop_signal
         self.statistics = EpisodeStatistics()
         self.stop_reason: str | None = None
         self.best_score: float | None = None
@@ -136,6 +134,8 @@ class Orchestrator:
                     return False
         elif action.collects:
             result = getattr(self.workflow, action.hook)(action.view)
+            if result.interrupted:
+                return False
             env_steps = self._take_in(result, action)
         else:
             updates = self._update(action)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from gymlab.engine.controllers import ControllerManager
 from gymlab.engine.hyperparameters import Hyperparameters
 from gymlab.engine.phases import PhaseScheduler
 from gymlab.engine.seeding import SeedTree
+from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
 from gymlab.envs import make_vector
 from gymlab.errors import ConfigError, did_you_mean
@@ -49,6 +51,7 @@ class Session:
     workflow: Workflow
     scheduler: PhaseScheduler
     buffers: dict[str, Any]
+    stop_signal: StopSignal = field(default_factory=StopSignal)
 
     def make_evaluation_environment(self, purpose: str, episodes: int, render_mode: str | None = None) -> VectorEnv:
         """Environments with a seed stream of their own; as many as pay off, never more than episodes."""
@@ -114,6 +117,7 @@ def bind_workflow(
     *,
     environment: VectorEnv | None = None,
     counters: Counters | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> Workflow:
     """The workflow of a config, initialised: with an environment to train, without one only to act."""
     workflow_class = find_workflow(config.algo_id)
@@ -133,6 +137,7 @@ def bind_workflow(
         controller_manager=ControllerManager({name: instantiate(node) for name, node in config.controllers.items()}),
         buffers={name: instantiate(node) for name, node in config.buffers.items()},
         optimizers={name: instantiate(node) for name, node in config.optimizers.items()},
+        stop_requested=stop_requested,
     )
     _seed_libraries(context.seeds.child("libraries"))
     workflow = workflow_class(context)
@@ -153,7 +158,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend)
     set_threads(config, environment.observation_space)
-    counters = Counters()
+    counters, stop_signal = Counters(), StopSignal()
     workflow = bind_workflow(
         config,
         environment.observation_space,
@@ -161,12 +166,25 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         fabric,
         environment=environment,
         counters=counters,
+        # The processes of a distributed run are asked at different moments: they finish what they collect.
+        stop_requested=(lambda: stop_signal.requested) if fabric.world_size == 1 else lambda: False,
     )
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
     scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
     buffers = {**workflow.default_buffers(), **workflow.context.buffers}
     _check_hooks(workflow, scheduler, buffers)
-    return Session(config, fabric, seeds, counters, workflow.hyperparameters, environment, workflow, scheduler, buffers)
+    return Session(
+        config,
+        fabric,
+        seeds,
+        counters,
+        workflow.hyperparameters,
+        environment,
+        workflow,
+        scheduler,
+        buffers,
+        stop_signal,
+    )
 
 
 def _check_hooks(workflow: Workflow, scheduler: PhaseScheduler, buffers: dict[str, Any]) -> None:

@@ -25,7 +25,6 @@ from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.resume import changed_settings, rewind
 from gymlab.engine.run import Run, find_run, versions
 from gymlab.engine.setup import Session, prepare
-from gymlab.engine.signals import StopSignal
 from gymlab.engine.snapshot import restore
 from gymlab.engine.workflow import find_workflow
 from gymlab.errors import GymlabError, NonFiniteError
@@ -99,10 +98,10 @@ def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ())
 def _train_beside(session: Session) -> Run:
     """What the further processes of a distributed training do: the same steps, and nothing on disk or screen."""
     run = Run(Path(session.fabric.broadcast("")))
-    with Monitor([]) as monitor, StopSignal() as stop_signal:
+    with Monitor([]) as monitor, session.stop_signal:
         if session.config.init_from_run is not None:
             _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
-        Orchestrator(session, [Schedules()], Recorder(), monitor, run.checkpoints, stop_signal).run()
+        Orchestrator(session, [Schedules()], Recorder(), monitor, run.checkpoints).run()
     return run
 
 
@@ -116,7 +115,7 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
     run.update_record(status="running", pid=os.getpid(), host=os.uname().nodename, versions=versions())
     run.mark_last()
     threshold = return_threshold(session)
-    with _open_monitor(run, config, threshold) as monitor, StopSignal() as stop_signal:
+    with _open_monitor(run, config, threshold) as monitor, session.stop_signal:
         monitor.show(_plan(session))
         for notice in notices:
             monitor.notice(notice)
@@ -126,7 +125,6 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
             Recorder(),
             monitor,
             CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints),
-            stop_signal,
         )
         try:
             if checkpoint is not None:
@@ -144,7 +142,7 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
             raise
         finally:
             loop.close()
-        status = "stopped" if stop_signal.requested else "finished"
+        status = "stopped" if session.stop_signal.requested else "finished"
         run.update_record(status=status, reason=reason, ended=time.time(), best_return=loop.best_score)
     return run
 

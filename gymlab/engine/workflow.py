@@ -96,6 +96,8 @@ class CollectResult:
     episodes: tuple[Episode, ...] = ()
     """Episodes that ended meanwhile; the engine keeps the statistics `train/roll/...`."""
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
+    interrupted: bool = False
+    """The run was asked to stop and what was gathered so far is part of the workflow's state: the next call goes on with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class WorkflowContext:
     buffers: Mapping[str, Any] = field(default_factory=dict)
     optimizers: Mapping[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = field(default_factory=dict)
     """Optimizer factories of a composed experiment, by name."""
+    stop_requested: Callable[[], bool] = lambda: False
+    """Whether the run was asked to stop: a `collect` that takes long may return early, with `interrupted`."""
 
 
 class Workflow(ABC):

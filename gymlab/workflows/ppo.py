@@ -172,6 +172,7 @@ class PPO(Workflow):
             reward_normalizer=(
                 RewardNormalizer(self.hyperparameters.gamma, environment.num_envs) if config.normalize_reward else None
             ),
+            stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
 
@@ -203,7 +204,10 @@ class PPO(Workflow):
         length = self.config.n_steps
         if phase.remaining_env_steps is not None:
             length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
-        rollout, episodes = self.collector.collect(length)
+        collected = self.collector.collect(length)
+        if collected is None:
+            return CollectResult(env_steps=0, vec_steps=0, interrupted=True)
+        rollout, episodes = collected
         return CollectResult(
             env_steps=self.collector.transitions, vec_steps=length, trajectory=rollout, episodes=tuple(episodes)
         )

@@ -181,6 +181,7 @@ class Reinforce(Workflow):
             self.generators["collect"],
             steps=config.n_steps,
             reward_normalizer=RewardNormalizer(hp.gamma, environment.num_envs) if config.normalize_reward else None,
+            stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
 
@@ -215,7 +216,10 @@ class Reinforce(Workflow):
         if phase.remaining_env_steps is not None:
             limit = max(1, phase.remaining_env_steps // self.context.train_environment.num_envs)
             length = min(length, limit)
-        rollout, episodes = self.collector.collect(length, finish=self.config.unfinished == "finish", limit=limit)
+        collected = self.collector.collect(length, finish=self.config.unfinished == "finish", limit=limit)
+        if collected is None:
+            return CollectResult(env_steps=0, vec_steps=0, interrupted=True)
+        rollout, episodes = collected
         return CollectResult(
             env_steps=self.collector.transitions,
             vec_steps=len(rollout.rewards),

@@ -9,9 +9,11 @@ import time
 import pytest
 
 import gymlab
+from gymlab.components.observation import ObservationEncoder
 from gymlab.engine import callbacks, orchestrator
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.checkpoint import CheckpointManager
+from gymlab.envs.families.cartpole import CartPoleVector
 from gymlab.workflows.ppo import PPO
 
 SECONDS_TO_SAVE = 10
@@ -54,6 +56,7 @@ def callback_moments():
 MOMENTS = {
     **{f"{kind.__name__}.{name}": (kind, name) for kind, name in callback_moments()},
     "collect": (PPO, "collect"),
+    "step": (CartPoleVector, "step"),
     "update": (PPO, "update_controller"),
     "save": (CheckpointManager, "save"),
     "write": (CheckpointManager, "_write"),
@@ -130,3 +133,40 @@ def test_an_evaluation_that_is_cut_short_is_played_again(tmp_path, monkeypatch, 
     resumed = gymlab.resume("cut", runs_dir=tmp_path)
     assert any(name.startswith("val/") for name in resumed.metrics)
     assert columns(resumed) == columns(whole)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "fields"),
+    [
+        ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
+        ("CartPole-v1:ppo", {"vectorization_mode": "sync", "max_episode_steps": 9}),
+        ("CartPole-v1:reinforce", {}),
+        ("CartPole-v1:reinforce", {"unfinished": "bootstrap"}),
+        ("Taxi-v4:ppo", {"hidden_dims": [8]}),
+    ],
+)
+def test_a_rollout_that_is_cut_short_goes_on(tmp_path, monkeypatch, experiment, fields):
+    """Nobody waits for the end of a long rollout: the rows so far are saved, and the next sitting adds the others."""
+    settings = {**SETTINGS, "video": False, "eval_recording_freq_epochs": None, "eval_freq_epochs": None, **fields}
+    if "reinforce" in experiment:
+        del settings["clip_range"]
+    whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
+    collected, encode = [], ObservationEncoder.encode
+
+    def terminated(self, *arguments, update, **keywords):
+        collected.append(update)
+        if collected.count(True) == 50:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return encode(self, *arguments, update=update, **keywords)
+
+    monkeypatch.setattr(ObservationEncoder, "encode", terminated)
+    run = gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)
+    assert run.status == "stopped"
+    assert collected.count(True) == 50
+    open_rollout = run.checkpoints.find().read_part("workflow")["collector"]["open"]
+    assert 0 < open_rollout["t"] < 50
+    monkeypatch.undo()
+    resumed = gymlab.resume("cut", runs_dir=tmp_path)
+    assert columns(resumed) == columns(whole)
+    first, second = whole.checkpoints.find().read_model(), resumed.checkpoints.find().read_model()
+    assert all((first[name] == second[name]).all() for name in first)

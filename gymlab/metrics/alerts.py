@@ -3,7 +3,7 @@
     row -> rules -> findings (what holds now) -> Watch -> alerts (what has just begun) and a recap (what there was)
 
 A finding holds for as long as its rule says so. It is an alert when it begins, and again only when it had been gone for
-REARM_EPOCHS.
+a while, which doubles each time: what comes and goes is told once or twice, not all day.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gymlab.metrics.alert_rules import (
 from gymlab.metrics.styles import MetricStyles
 
 REARM_EPOCHS = 20
-"""Epochs that a finding must have been gone before it is told again."""
+"""Epochs that a finding must have been gone before it is told a second time; twice as many before a third time, and so on."""
 
 
 class Kind(NamedTuple):
@@ -169,7 +169,7 @@ class Watch:
         recap = self.recaps.get((name, metric))
         if recap is None:
             recap = self.recaps[name, metric] = Recap(name, metric, message, tip, env_steps, env_steps, epoch, epoch)
-        begins = not recap.count or epoch - recap.last_epoch > REARM_EPOCHS
+        begins = not recap.count or epoch - recap.last_epoch > REARM_EPOCHS << (recap.count - 1)
         recap.last_env_steps, recap.last_epoch = env_steps, epoch
         recap.epochs += 1
         if not begins:

@@ -100,6 +100,8 @@ class Returns:
         self.evaluated: float | None = None
         """The newest evaluation's return."""
         self.best_evaluated: float | None = None
+        self.done = False
+        """Whether the newest evaluation, or the newest window of training, is nearly at the threshold."""
         self.reached = False
         """Whether the task was ever done."""
         self._episodes = -1
@@ -112,6 +114,7 @@ class Returns:
         if value is not None and episodes != self._episodes and _is_finite(value):
             self._episodes = episodes
             self._add_point(value)
+        self.done = self._is_done()
         self.reached |= self.done
 
     def _add_evaluation(self, value: float) -> None:
@@ -142,9 +145,7 @@ class Returns:
         seen = self.best - self.worst
         return seen if self.threshold is None else max(seen, abs(self.threshold - self.start))
 
-    @property
-    def done(self) -> bool:
-        """Whether the newest evaluation, or the newest window of training, is nearly at the threshold."""
+    def _is_done(self) -> bool:
         if self.threshold is None or self.count < RETURN_WINDOW:
             return False
         goal = min(self.threshold, self.start + GOAL_SHARE * (self.threshold - self.start))

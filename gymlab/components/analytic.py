@@ -21,6 +21,8 @@ are a fixed list of matrix products on preallocated memory, and gradients land w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import nn
@@ -97,6 +99,15 @@ class StackedMLP:
     def critic(self, x: np.ndarray) -> np.ndarray:
         """Observations [B, ...] -> values [B]."""
         return self._features(x, self.stack - 1) @ self.heads["critic_head.weight"][0] + self.heads["critic_head.bias"]
+
+    def hidden(self, x: np.ndarray) -> Iterator[np.ndarray]:
+        """Observations [B, ...] -> outputs [S, B, H] of each layer."""
+        x = x.reshape(len(x), -1)
+        for transposed, bias in zip(self.transposed, self.biases, strict=True):
+            x = np.matmul(x, transposed)
+            x += bias
+            np.maximum(x, 0, out=x) if self.relu else np.tanh(x, out=x)
+            yield x
 
     def _features(self, x: np.ndarray, trunk: int) -> np.ndarray:
         x = x.reshape(len(x), -1)

@@ -26,6 +26,7 @@ MAY_CHANGE = (
     "early_stop_on_train_threshold",
     "checkpoint_minutes",
     "keep_checkpoints",
+    "alerts",
     "quiet",
     "enable_tensorboard",
     "enable_wandb",

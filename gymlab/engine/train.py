@@ -11,6 +11,7 @@ from pathlib import Path
 from gymlab.config import dump, from_dict
 from gymlab.config.schema import Config
 from gymlab.engine.agent import load_model
+from gymlab.engine.callbacks.alerts import Alerts
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.callbacks.checkpoint import Checkpoints
 from gymlab.engine.callbacks.early_stop import EarlyStop
@@ -32,6 +33,7 @@ from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
 from gymlab.metrics.setup import open_monitor
+from gymlab.metrics.styles import MetricStyles
 
 
 def run_config(run: Run) -> Config:
@@ -121,7 +123,7 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
             monitor.notice(notice)
         loop = Orchestrator(
             session,
-            _callbacks(run, session, threshold),
+            _callbacks(run, session, threshold, monitor.styles),
             Recorder(),
             monitor,
             CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints),
@@ -161,11 +163,12 @@ def _threshold_for(setting: bool | float, threshold: float | None) -> float | No
     return threshold if setting is True else float(setting)
 
 
-def _callbacks(run: Run, session: Session, threshold: float | None) -> list[Callback]:
+def _callbacks(run: Run, session: Session, threshold: float | None, styles: MetricStyles) -> list[Callback]:
     config = session.config
     callbacks: list[Callback] = [Schedules()]
     if config.eval_freq_epochs:
         callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
+    callbacks.append(Alerts(run.dir, threshold, styles, enabled=config.alerts))
     callbacks.append(
         EarlyStop(
             on_eval=_threshold_for(config.early_stop_on_eval_threshold, threshold),

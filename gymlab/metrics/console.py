@@ -12,6 +12,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
+from rich.table import Table
+from rich.text import Text
 
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import EPOCH, episode_return
@@ -22,6 +24,7 @@ from gymlab.metrics.table import MetricsTable, format_value
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from gymlab.metrics.alerts import Alert
     from gymlab.metrics.report import ReportData
 
 REDRAW_SECONDS = 0.25
@@ -87,6 +90,15 @@ class ConsoleSink(Sink):
         """Print the notice above the table."""
         if not self.quiet:
             self._print(message, style="yellow")
+
+    def alert(self, alert: Alert) -> None:
+        """Print the alert above the table; in a pipe as one line."""
+        if self.quiet:
+            return
+        if self._terminal:
+            self.console.print(_alert_lines(alert))
+        else:
+            self._print(f"alert {alert.id} at {alert.env_steps:,} env steps: {alert.message} Tip: {alert.tip}")
 
     def checkpoint(self, message: str) -> None:
         """Print the line in a pipe; on a terminal the table has no room for it and run.log has it."""
@@ -238,6 +250,18 @@ class _Frame:
         for line in self.table.lines(width, room, ascii_only):
             yield Segment.line()
             yield from line
+
+
+def _alert_lines(alert: Alert) -> Table:
+    """The id, the message and the tip, wrapped beside a mark."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    title = Text.assemble((alert.id, "bold red"), (f"  epoch {alert.epoch}, {alert.env_steps:,} env steps", "dim"))
+    grid.add_row(Text("!", style="bold red"), title)
+    grid.add_row("", Text(alert.message, style="yellow"))
+    grid.add_row("", Text.assemble(("tip: ", "bold"), alert.tip))
+    return grid
 
 
 def _joined(lines: list[list[Segment]]) -> RenderResult:

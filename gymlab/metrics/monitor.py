@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from gymlab.metrics.names import HasCounters, counter_row
 from gymlab.metrics.redact import redact_text
+from gymlab.metrics.styles import GlobalStyle, MetricStyles
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from gymlab.metrics.alerts import Alert
     from gymlab.metrics.report import ReportData
 
 
@@ -30,6 +32,9 @@ class Sink:
 
     def notice(self, message: str) -> None:
         """Take something the user should see now."""
+
+    def alert(self, alert: Alert) -> None:
+        """Take something that has begun to look wrong."""
 
     def checkpoint(self, message: str) -> None:
         """Take the news that a checkpoint was written."""
@@ -53,8 +58,10 @@ class Sink:
 class Monitor:
     """Hands everything to each sink, in order. Notices are kept for the report; secrets in messages are blanked."""
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
+    def __init__(self, sinks: Sequence[Sink], styles: MetricStyles | None = None) -> None:
         self.sinks = tuple(sinks)
+        self.styles = styles or MetricStyles({}, GlobalStyle())
+        """How metrics are shown, and the bounds they are judged by."""
         self.notices: list[str] = []
         self._closed = False
 
@@ -83,6 +90,11 @@ class Monitor:
             self.notices.append(message)
         for sink in self.sinks:
             sink.notice(message)
+
+    def alert(self, alert: Alert) -> None:
+        """Tell the user that something has begun to look wrong: on the screen and in the record."""
+        for sink in self.sinks:
+            sink.alert(alert)
 
     def checkpoint(self, message: str) -> None:
         """Say that a checkpoint was written."""

@@ -92,6 +92,11 @@ def hyperparameter(name: str) -> str:
     return prefixed("train", name)
 
 
+def alert(name: str) -> str:
+    """Whether an alert holds, 1 or 0, e.g. `train/alerts/entropy_collapse`."""
+    return prefixed("train", f"alerts/{name}")
+
+
 def namespace(name: str) -> str:
     """The group a metric is shown in: `train/roll/ep_rew/mean` -> `train/roll`, `train/policy_lr` -> `train`, `sys`."""
     parts = name.split("/")

@@ -13,6 +13,8 @@ from gymlab.metrics.statistics import Interval, estimate
 if TYPE_CHECKING:
     from rich.panel import Panel
 
+    from gymlab.metrics.alerts import Recap
+
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
@@ -51,6 +53,8 @@ class ReportData:
     notices: Sequence[str] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
     """What the algorithm learned, drawn: paths by title."""
+    alerts: Sequence[Recap] = ()
+    """What looked wrong during the run."""
 
     @property
     def solved(self) -> bool | None:
@@ -111,12 +115,33 @@ def render_report(summary: ReportData) -> str:
     for title, picture in summary.pictures.items():
         lines += ["", f"![{title}]({picture})"]
     lines += ["", "## Repeat it", "", "```", summary.command, "```"]
+    if summary.alerts:
+        lines += ["", "## Alerts", "", *_alert_table(summary.alerts)]
     if summary.notices:
         lines += ["", "## Notices", "", *(f"- {notice}" for notice in summary.notices)]
     if summary.versions:
         listed = ", ".join(f"{name} {version}" for name, version in summary.versions.items() if name != "commit")
         lines += ["", "## Made with", "", listed]
     return redact_text("\n".join(lines) + "\n")
+
+
+def _alert_table(alerts: Sequence[Recap]) -> list[str]:
+    lines = ["| alert | env steps | how often | message | tip |", "|---|---|---|---|---|"]
+    for alert in alerts:
+        held = "1 epoch" if alert.epochs == 1 else f"{alert.epochs:,} epochs"
+        cells = [
+            f"`{alert.id}`",
+            f"{alert.first_env_steps:,} to {alert.last_env_steps:,}",
+            f"{_times(alert.count)}, {held} in all",
+            alert.message,
+            alert.tip,
+        ]
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return lines
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _report_rows(summary: ReportData) -> list[tuple[str, str]]:
@@ -171,6 +196,11 @@ def report_panel(summary: ReportData) -> Panel:
     for name, value in _places(summary):
         if value:
             grid.add_row(name, Text(redact_text(value)))
+    if summary.alerts:
+        told = dict.fromkeys(alert.id for alert in summary.alerts)
+        times = {name: sum(alert.count for alert in summary.alerts if alert.id == name) for name in told}
+        named = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in times.items())
+        grid.add_row("alerts", Text(f"{sum(times.values())}: {named}", style="yellow"))
     for notice in summary.notices:
         grid.add_row("notice", Text(redact_text(notice), style="yellow"))
     title = Text.assemble((summary.experiment, "bold"), "  ", (summary.verdict, f"bold {colour}"))

@@ -14,6 +14,7 @@ from gymlab.metrics.names import EPOCH, episode_return
 from gymlab.metrics.redact import redact_text
 
 if TYPE_CHECKING:
+    from gymlab.metrics.alerts import Alert
     from gymlab.metrics.report import ReportData
 
 LOGGER = logging.getLogger("gymlab")
@@ -63,6 +64,11 @@ class RunLogSink(Sink):
     def notice(self, message: str) -> None:
         """Write the notice."""
         LOGGER.info("notice: %s", message)
+
+    def alert(self, alert: Alert) -> None:
+        """Write the alert with its tip as a warning."""
+        place = f"epoch {alert.epoch}, {alert.env_steps:,} env steps"
+        LOGGER.warning("alert %s at %s: %s Tip: %s", alert.id, place, alert.message, alert.tip)
 
     def checkpoint(self, message: str) -> None:
         """Write the line unless the environment quiets it."""

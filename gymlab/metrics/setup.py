@@ -56,7 +56,7 @@ def open_monitor(
     if run_log_enabled():
         sinks.append(RunLogSink(run_directory / "run.log"))
     screen = ConsoleSink(title=title, budget=budget, threshold=threshold, quiet=quiet, styles=styles, console=console)
-    monitor = Monitor([*sinks, *trackers, screen])
+    monitor = Monitor([*sinks, *trackers, screen], styles)
     for notice in notices:
         monitor.notice(notice)
     return monitor

@@ -24,6 +24,7 @@ from gymlab.buffers.collector import RolloutCollector
 from gymlab.buffers.rollout import Rollout, RolloutBuffer
 from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
+from gymlab.components.dead_units import DeadUnits
 from gymlab.components.distributions import Distribution, distribution_for
 from gymlab.components.flat import FlatParameters, count_parameters
 from gymlab.components.minibatch import APPROX_KL, Coefficients, Gatherer, Minibatch, UpdateLog, cut
@@ -175,6 +176,7 @@ class PPO(Workflow):
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
+        self.dead_units = DeadUnits(self.policy, self.modules["policy"])
 
     def default_buffers(self) -> dict[str, Any]:
         """The rollout's buffer; it keeps older rollouts when they are learned from again."""
@@ -242,6 +244,7 @@ class PPO(Workflow):
         metrics["loss/total"] = (
             metrics["loss/policy"] + hp.vf_coef * metrics["loss/value"] + hp.ent_coef * metrics["loss/entropy"]
         )
+        metrics |= self.dead_units.metrics(columns.observations, rows, counters.epoch)
         if hp.target_kl is not None:
             metrics["opt/ppo/stopped_early"] = float(stopped)
         if isinstance(self.gradient, AutogradGradient) and self.gradient.compile_seconds is not None:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from gymlab.buffers.collector import RolloutCollector
 from gymlab.buffers.rollout import Rollout, RolloutBuffer
 from gymlab.components.autograd import AutogradGradient
+from gymlab.components.dead_units import DeadUnits
 from gymlab.components.distributions import Distribution, distribution_for
 from gymlab.components.flat import FlatParameters
 from gymlab.components.minibatch import Coefficients, Gatherer, Minibatch, UpdateLog, cut
@@ -184,6 +185,7 @@ class Reinforce(Workflow):
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
+        self.dead_units = DeadUnits(self.policy, self.modules["policy"], critic=config.has_baseline)
 
     def default_buffers(self) -> dict[str, Any]:
         """The rollout's buffer: it is learned from once."""
@@ -248,6 +250,7 @@ class Reinforce(Workflow):
         self._fit(columns, rows, standardize_each=normalization == "batch")
         counters = self.context.counters
         metrics |= self.log.means(f"the update after {counters.env_steps} env steps ({counters.updates} updates)")
+        metrics |= self.dead_units.metrics(columns.observations, rows, counters.epoch)
         metrics["loss/entropy"] = -metrics["opt/policy/entropy"]
         metrics["loss/total"] = metrics["loss/policy"] + hp.ent_coef * metrics["loss/entropy"]
         if not config.has_baseline:

@@ -3,6 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
+from gymlab.metrics.alerts import Alert
 from gymlab.metrics.console import ConsoleSink, Progress
 from gymlab.metrics.names import ENV_STEPS, EPOCH, episode_return
 from gymlab.metrics.report import ReportData
@@ -169,3 +170,23 @@ def test_the_head_fits_its_width(width):
     progress.advance(123_456, 12)
     for line in progress.lines(width, ascii_only=False):
         assert sum(len(segment.text) for segment in line) <= width
+
+
+ALERT = Alert("kl_high", "train/opt/ppo/approx_kl", "approx_kl [0.2] is above 0.05.", "Lower policy_lr.", 1280, 5)
+
+
+def test_an_alert_is_one_line_in_a_pipe_and_a_block_on_a_terminal():
+    sink, _, output = make(terminal=False)
+    sink.alert(ALERT)
+    line = "alert kl_high at 1,280 env steps: approx_kl [0.2] is above 0.05. Tip: Lower policy_lr.\n"
+    assert output.getvalue() == line
+    sink, _, output = make(terminal=True)
+    sink.alert(ALERT)
+    assert [line.rstrip() for line in output.getvalue().splitlines()] == [
+        "! kl_high  epoch 5, 1,280 env steps",
+        "  approx_kl [0.2] is above 0.05.",
+        "  tip: Lower policy_lr.",
+    ]
+    sink, _, output = make(terminal=True, quiet=True)
+    sink.alert(ALERT)
+    assert output.getvalue() == ""

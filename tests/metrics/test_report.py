@@ -3,6 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 from rich.console import Console
 
+from gymlab.metrics.alerts import Recap
 from gymlab.metrics.report import ReportData, RunResult, format_duration, render_report, report_panel, results_table
 from gymlab.metrics.statistics import Interval
 
@@ -139,3 +140,14 @@ def test_results_are_grouped_by_experiment_with_an_interval_over_seeds():
     assert cells[0][4:] == ["52,000", "10.0 s", "`gymlab train CartPole-v1:ppo --seeds 0-4`", "`012345678`"]
     assert cells[1][:4] == ["`Acrobot-v1:ppo`", "-90.0 (n=1, no interval)", "3", "1/1 ≥ -100"]
     assert cells[2][3] == "–"
+
+
+def test_alerts_are_recapped():
+    kl = Recap("kl_high", "train/opt/ppo/approx_kl", "approx_kl is 0.2 | high.", "Lower it.", 512, 4096, 2, 16, 2, 9)
+    stalled = Recap("return_stalled", "train/roll/ep_rew/mean", "No progress.", "Explore.", 8192, 8192, 32, 32, 1, 1)
+    data = replace(DATA, alerts=(kl, stalled))
+    text = render_report(data)
+    assert "| `kl_high` | 512 to 4,096 | twice, 9 epochs in all | approx_kl is 0.2 \\| high. | Lower it. |" in text
+    assert "| `return_stalled` | 8,192 to 8,192 | once, 1 epoch in all | No progress. | Explore. |" in text
+    assert "3: kl_high ×2, return_stalled" in panel_text(data)
+    assert "lerts" not in render_report(DATA) + panel_text(DATA)

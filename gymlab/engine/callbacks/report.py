@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gymlab.engine.callbacks.alerts import read_alerts
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.callbacks.video import FINAL_VIDEO
 from gymlab.engine.evaluation import evaluate
@@ -110,6 +111,7 @@ class Report(Callback):
             commit=record["versions"].get("commit"),
             versions=record["versions"],
             notices=tuple(loop.monitor.notices),
+            alerts=read_alerts(self.run.dir),
         )
 
 

@@ -1,0 +1,86 @@
+"""Alerts in a run: judged each epoch, told where people look, and kept in alerts.json."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymlab.engine.callbacks.base import Callback
+from gymlab.engine.files import read_json, write_json
+from gymlab.metrics.alerts import Recap, Watch
+from gymlab.metrics.names import alert
+from gymlab.metrics.styles import MetricStyles
+
+if TYPE_CHECKING:
+    from gymlab.engine.orchestrator import Orchestrator
+
+ALERTS_FILE = "alerts.json"
+
+
+class Alerts(Callback):
+    """Judges each epoch's metrics and adds `train/alerts/<id>`: 1 while an alert holds, 0 after it.
+
+    Switched off it judges nothing, but keeps what an earlier sitting of the run has found.
+    """
+
+    def __init__(self, directory: Path, threshold: float | None, styles: MetricStyles, *, enabled: bool) -> None:
+        self.path = directory / ALERTS_FILE
+        self.enabled = enabled
+        self.watch = Watch(styles, threshold)
+        self._collecting = True
+
+    def on_start(self, loop: Orchestrator) -> None:
+        """Make the file say what is known here: a resumed run gives up what came after its checkpoint."""
+        self._write()
+
+    def on_epoch_start(self, loop: Orchestrator) -> None:
+        """Keep whether env steps are expected: by the epoch's end the phase may be another."""
+        self._collecting = any(hook.name.startswith("collect") for hook in loop.scheduler.phase.hooks)
+
+    def on_metrics(self, loop: Orchestrator, row: dict[str, float]) -> None:
+        """Judge the row, tell what has begun, add the columns."""
+        if not self.enabled:
+            return
+        counters, watch = loop.counters, self.watch
+        began = watch.judge(
+            row,
+            env_steps=counters.env_steps,
+            epoch=counters.epoch,
+            episodes=counters.episodes,
+            collecting=self._collecting,
+        )
+        for name, value in watch.active.items():
+            row[alert(name)] = value
+        if began:
+            for one in began:
+                loop.monitor.alert(one)
+            self._write()
+
+    def on_stop(self, loop: Orchestrator) -> None:
+        """Write how long each lasted."""
+        self._write()
+
+    def _write(self) -> None:
+        if self.watch.recaps:
+            write_json(self.path, [asdict(recap) for recap in self.watch.recaps.values()])
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def get_state(self) -> dict[str, Any]:
+        """What the rules have seen and found."""
+        return {"watch": self.watch.get_state(), "collecting": self._collecting}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` gave."""
+        self.watch.set_state(state["watch"])
+        self._collecting = state["collecting"]
+
+
+def read_alerts(run_dir: str | Path) -> list[Recap]:
+    """The alerts of a run with their messages and tips, in the order in which they first began; none: an empty list.
+
+    After a crash `last_env_steps` and `epochs` are those of the moment when the newest alert began.
+    """
+    path = Path(run_dir) / ALERTS_FILE
+    return [Recap(**fields) for fields in read_json(path)] if path.is_file() else []

@@ -32,8 +32,8 @@ COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "crashed
 COLUMNS = ("run", "experiment", "seed", "status", "return", "return [95%]", "env steps", "time", "started", "size")
 BY_IMPORTANCE = ("return", "env steps", "started", "time", "return [95%]", "experiment", "seed")
 """Columns that a narrow screen shows first."""
-STATUS_WIDTH = 20
-"""Characters of status and reason that other columns leave; the reason gets what is left over, too."""
+STATUS_WIDTH, LEAST_STATUS_WIDTH = 20, 12
+"""Characters of status and reason that other columns leave, and the two most important ones; what is left over is theirs, too."""
 WIDE = 120
 """Width from which on the sizes are counted: that takes longer than all the rest."""
 GAP = 2
@@ -123,15 +123,17 @@ def run_table(entries: list[RunEntry], width: int, *, with_size: bool = False, t
     wanted = [*(["size"] if with_size else []), *BY_IMPORTANCE, *(["size"] if width >= WIDE and not with_size else [])]
     cells = {column: [_cell(entry, column) for entry in entries] for column in ("run", "status", *wanted)}
     widths = {name: max(cell_len(text) for text in (name, *texts)) for name, texts in cells.items()}
-    room = width - widths["run"] - min(widths["status"], STATUS_WIDTH) - 2 * GAP
+    room = width - widths["run"] - 2 * GAP
     chosen = {"run", "status"}
     for column in wanted:
         # The return with its interval takes the place of the one without.
         replaced = "return" if column == "return [95%]" else None
         needed = widths[column] - widths["return"] if replaced in chosen else widths[column] + GAP
-        if needed <= room:
-            chosen = (chosen - {replaced}) | {column}
-            room -= needed
+        status = min(widths["status"], LEAST_STATUS_WIDTH if column in BY_IMPORTANCE[:2] else STATUS_WIDTH)
+        if needed > room - status:
+            break
+        chosen = (chosen - {replaced}) | {column}
+        room -= needed
     columns = [column for column in COLUMNS if column in chosen]
     whole = [column for column in columns if column != "status"]
     made = table(title, *columns, right=("seed", "env steps", "time", "size"), whole=whole)

@@ -19,7 +19,7 @@ from gymlab.engine.run import RUN_ID, Run, last_run_id
 from gymlab.errors import GymlabError, did_you_mean
 
 TRASH = ".trash"
-TRASHED = re.compile(r"(?P<id>.+)-(?P<time>\d{8}-\d{6}-\d{6})")
+TRASHED = re.compile(r"(?P<id>[a-z0-9].*)-(?P<time>\d{8}-\d{6}-\d{6})")
 TIME = "%Y%m%d-%H%M%S-%f"
 LEAVING = ".leaving-"
 """Prefix of what is being deleted: it is half there at most, and cannot be brought back."""

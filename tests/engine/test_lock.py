@@ -35,10 +35,8 @@ def wait_until(condition, process=None, seconds=60):
 
 
 def kill_group(process):
-    try:
+    if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait(timeout=30)
     process.stderr.close()
 

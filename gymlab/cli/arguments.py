@@ -47,6 +47,22 @@ def add_runs_directory(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def seconds(text: str) -> float:
+    """A length of time: 30min, 12h, 2d, 1w."""
+    units = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|m|h|d|w)", text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time such as 30min, 12h, 2d or 1w")
+    return float(match[1]) * units[match[2]]
+
+
+def at_least_one(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
 def add_plugins(parser: argparse.ArgumentParser) -> None:
     """`--plugin`."""
     text = "module of yours that registers environments, algorithms or components; repeatable"

@@ -1,4 +1,4 @@
-"""List environments with their variants, algorithms, and runs with their status and best return."""
+"""List environments with their variants, and algorithms. `gymlab runs` lists runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gymlab.cli.arguments import add_json, add_runs_directory
+from gymlab.cli.arguments import add_json
+from gymlab.errors import GymlabError
 
-USAGE = "gymlab list [environments|composed|algorithms|runs] [WORD ...] [options]"
+USAGE = "gymlab list [environments|composed|algorithms] [WORD ...] [options]"
 EXAMPLES = """  gymlab list                          everything
   gymlab list cart                     whatever has `cart` in its name
-  gymlab list runs                     runs with status, best return, steps and age
   gymlab list environments lunar --json"""
 
-SECTIONS = ("environments", "composed", "algorithms", "runs")
+SECTIONS = ("environments", "composed", "algorithms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,19 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and the shipped one"
     )
-    add_runs_directory(parser)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the chosen sections, filtered by the other words."""
+    if "runs" in arguments.words:
+        raise GymlabError("Runs are listed by `gymlab runs`, which takes words too: `gymlab runs cartpole`.")
     chosen = [word for word in arguments.words if word in SECTIONS]
     words = [word.lower() for word in arguments.words if word not in SECTIONS]
     gather: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "environments": lambda: environments(arguments.config_dir),
         "composed": lambda: composed(arguments.config_dir),
         "algorithms": algorithms,
-        "runs": lambda: runs(arguments.runs_dir),
     }
     found = {section: _matching(gather[section](), words) for section in chosen or SECTIONS}
     return _show(found, as_json=arguments.json)
@@ -87,29 +87,6 @@ def algorithms() -> list[dict[str, Any]]:
     return [{"name": name, "description": _first_line(f"gymlab.workflows.{name}")} for name in workflow_names()]
 
 
-def runs(runs_dir: str | None = None) -> list[dict[str, Any]]:
-    """Runs, the newest first."""
-    from gymlab.engine.run import all_runs, runs_directory
-
-    found = []
-    for run in all_runs(runs_directory(runs_dir)):
-        record = run.record
-        found.append(
-            {
-                "id": run.id,
-                "experiment": record.get("experiment"),
-                "seed": record.get("seed"),
-                "status": run.status,
-                "best_return": record.get("best_return"),
-                "result": run.result or None,
-                "env_steps": record.get("counters", {}).get("env_steps"),
-                "started": record.get("started"),
-                "dir": str(run.dir),
-            }
-        )
-    return found[::-1]
-
-
 def _threshold(path: Path, env_id: str) -> float | None:
     """The return that means solved: as the environment's file says, else as it was registered."""
     import gymnasium
@@ -153,8 +130,8 @@ def _first_line(module: str) -> str:
 
 
 def _matching(entries: list[dict[str, Any]], words: list[str]) -> list[dict[str, Any]]:
-    """Entries in whose names, variants, family or status every word occurs."""
-    searched = ("id", "name", "family", "experiment", "status", "experiments")
+    """Entries in whose names, variants or family every word occurs."""
+    searched = ("id", "name", "family", "experiment", "experiments")
     return [
         entry
         for entry in entries
@@ -172,16 +149,13 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
         "environments": _environment_table,
         "composed": _composed_table,
         "algorithms": _algorithm_table,
-        "runs": _run_table,
     }
     console = screen()
     shown = {section: entries for section, entries in found.items() if entries}
     for section, entries in shown.items():
         console.print(tables[section](entries))
         console.print()
-    if "runs" in found and not found["runs"]:
-        console.print("no runs" + ("" if shown else ", and nothing else of that name") + "; `gymlab train` makes one")
-    elif not shown:
+    if not shown:
         console.print("nothing of that name; `gymlab list` shows everything")
     return 0
 
@@ -220,20 +194,4 @@ def _algorithm_table(entries: list[dict[str, Any]]) -> Any:
     made = table("algorithms", "name", "about", whole=("name",))
     for entry in entries:
         made.add_row(f"[bold]{entry['name']}[/]", one_line(entry["description"]))
-    return made
-
-
-def _run_table(entries: list[dict[str, Any]]) -> Any:
-    from gymlab.cli.output import ago, interval, table
-    from gymlab.metrics.statistics import format_number
-
-    colours = {"finished": "green", "running": "cyan", "stopped": "yellow", "crashed": "red"}
-    columns = ("run", "status", "return [95%]", "best", "env steps", "started")
-    made = table("runs", *columns, right=("best", "env steps"), whole=("status", "best", "env steps", "started"))
-    for entry in entries:
-        colour = colours.get(entry["status"], "dim")
-        best = "-" if entry["best_return"] is None else format_number(entry["best_return"])
-        steps = "-" if entry["env_steps"] is None else f"{entry['env_steps']:,}"
-        status = f"[{colour}]{entry['status']}[/]"
-        made.add_row(entry["id"], status, interval(entry["result"] or {}), best, steps, ago(entry["started"]))
     return made

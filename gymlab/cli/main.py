@@ -13,13 +13,15 @@ from gymlab.errors import GymlabError, did_you_mean
 COMMANDS = {
     "train": "train an experiment, or several seeds of it",
     "eval": "evaluate the agent of a run on fresh episodes",
-    "list": "environments with their variants, algorithms, runs",
+    "runs": "list, show, prune and restore runs",
+    "list": "environments with their variants, algorithms",
     "describe": "what a training would do, before it does it; the reference of all settings",
     "report": "the report of a run, or a results table over many",
     "doctor": "what is installed, what is missing, and the pip line for it",
     "bench": "measure speed, alone and against other libraries",
 }
-"""Each command is the module of its name in `gymlab.cli`, imported when it is called."""
+"""Each command is the module of its name in `gymlab.cli`, imported when it is called. One that has commands of its own
+(`COMMANDS`) beside what it does itself has a module for each: `gymlab runs prune` is `runs_prune`."""
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
@@ -66,6 +68,9 @@ def dispatch(arguments: list[str]) -> int:
             "`gymlab --help` says what they do."
         )
     command = importlib.import_module(f"gymlab.cli.{name}")
+    if rest and rest[0] in getattr(command, "COMMANDS", ()):
+        command = importlib.import_module(f"gymlab.cli.{name}_{rest[0]}")
+        name, rest = f"{name} {rest[0]}", rest[1:]
     parser = Parser(
         prog=f"gymlab {name}",
         usage=getattr(command, "USAGE", None),

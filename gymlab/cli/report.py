@@ -59,7 +59,7 @@ def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
             matches = [run for run in all_runs(runs_dir) if fnmatchcase(run.id, reference)]
             if not matches:
                 raise GymlabError(
-                    f"No run in {runs_dir} is called like {reference!r}. `gymlab list runs` shows what is there."
+                    f"No run in {runs_dir} is called like {reference!r}. `gymlab runs` shows what is there."
                 )
         else:
             matches = [find_run(reference, runs_dir)[0]]

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from gymlab.cli.output import error_screen, interval, screen, show_json, table
 from gymlab.errors import GymlabError
 from gymlab.metrics import names
+from gymlab.metrics.csv_file import last_row
 from gymlab.metrics.report import format_duration
 
 if TYPE_CHECKING:
@@ -241,19 +242,6 @@ def summarize(runs: list[SeedRun]) -> dict[str, Any]:
     if len(means) > 1:
         summary |= {"ci95": list(mean_ci95(means))}
     return summary
-
-
-def last_row(path: Path) -> dict[str, float]:
-    """The newest whole row of a metrics file that is being written; empty before the first."""
-    try:
-        with path.open("rb") as file:
-            columns = file.readline().decode().strip().split(",")
-            file.seek(max(file.tell(), path.stat().st_size - 65536))
-            lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except FileNotFoundError:
-        return {}
-    cells = lines[-1].split(",") if lines else []
-    return {name: float(cell) for name, cell in zip(columns, cells, strict=False) if cell}
 
 
 def _show(summary: Mapping[str, Any]) -> None:

@@ -182,6 +182,26 @@ class CheckpointManager:
         for leftover in self.directory.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
+    def spare(self) -> list[Checkpoint]:
+        """Checkpoints that are neither the best, the last nor the newest; links to elsewhere are none of ours."""
+        if self.directory.is_symlink():
+            return []
+        checkpoints = self.all()
+        kept = {self._linked("best.ckpt"), self._linked("last.ckpt"), *(c.path.name for c in checkpoints[-1:])}
+        return [c for c in checkpoints if c.path.name not in kept and not c.path.is_symlink()]
+
+    def thin(self) -> None:
+        """Delete the spare checkpoints, once the kept ones are known to be whole; an error, and nothing deleted, if not."""
+        spare = self.spare()
+        for checkpoint in self.all():
+            if checkpoint not in spare:
+                checkpoint.verify()
+        for checkpoint in spare:
+            # A kill in the middle leaves a name that is no checkpoint's, and that the next save cleans up.
+            leaving = self.directory / f".tmp-{os.getpid()}-{checkpoint.path.name}"
+            os.replace(checkpoint.path, leaving)
+            shutil.rmtree(leaving)
+
     def rewind(self, checkpoint: Checkpoint) -> None:
         """Make `checkpoint` the newest: what came after it belongs to a future that is given up."""
         for other in self.all():

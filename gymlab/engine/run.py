@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -15,14 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.config.schema import Config
 from gymlab.engine.files import read_json, relative_link, write_json
+from gymlab.engine.lock import boot_id, is_alive, look_at
 from gymlab.errors import CheckpointError, GymlabError, did_you_mean
 
 if TYPE_CHECKING:
     from gymlab.engine.agent import Agent
     from gymlab.engine.checkpoint import CheckpointManager
 
+logger = logging.getLogger(__name__)
+
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 LAST = "@last"
+ENDED_WITHOUT_A_WORD = "the process ended without a word (killed?)"
+SILENT_SECONDS = 900.0
+"""A run of another host that has written nothing for so long may go on here: its machine is likely gone."""
 
 
 def runs_directory(given: str | Path | None = None) -> Path:
@@ -45,6 +54,20 @@ def new_run_id(config: Config) -> str:
         r"[^a-z0-9.-]+", "-", f"{config.project_id or config.env_id}-{config.variant or config.algo_id}".lower()
     ).strip("-.")
     return f"{stem[:36]}-s{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How a run is, and why."""
+
+    status: str
+    reason: str = ""
+    pid: int | None = None
+    """The process that trains it."""
+    host: str | None = None
+    """Where it trains."""
+    seen: bool = True
+    """Whether that was seen from here; of another machine only what it wrote is known."""
 
 
 @dataclass(frozen=True)
@@ -99,20 +122,35 @@ class Run:
     def record(self) -> dict[str, Any]:
         """What run.json says: status, times, counters, results, versions."""
         path = self.dir / "run.json"
-        return read_json(path) if path.is_file() else {}
+        found = read_json(path) if path.is_file() else {}
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{path} is damaged: it holds a {type(found).__name__} instead of named fields.")
+        return found
 
     @property
     def status(self) -> str:
-        """running, finished, stopped or crashed; a run whose process is gone without a word has crashed."""
-        record = self.record
-        status = record.get("status", "unknown")
-        if status == "running" and not _alive(record.get("pid"), record.get("host")):
-            return "crashed"
-        return status
+        """running, finished, stopped, crashed, or incomplete for a run that never began."""
+        return self.state.status
+
+    @property
+    def state(self) -> RunState:
+        """The status with its reason, as far as the record, the lock and the process tell."""
+        return state_of(self, self.record)
 
     def update_record(self, **fields: Any) -> None:
-        """Merge fields into run.json."""
-        write_json(self.dir / "run.json", {**self.record, **fields})
+        """Merge fields into run.json; several processes may do so at a time."""
+        with _exclusively(self.dir / ".run.json.lock"):
+            write_json(self.dir / "run.json", {**self.record, **fields})
+
+    @property
+    def last_news(self) -> float:
+        """When the run last wrote anything: the time of its newest file."""
+        times = [0.0]
+        for name in (".", "run.json", "metrics.csv", "checkpoints"):
+            path = self.dir / name
+            if path.exists():
+                times.append(path.stat().st_mtime)
+        return max(times)
 
     @property
     def metrics(self) -> dict[str, list[float | None]]:
@@ -138,17 +176,73 @@ class Run:
         relative_link(self.dir.parent / LAST, self.dir.name)
 
 
-def all_runs(runs_dir: Path) -> Iterator[Run]:
-    """Every run below the directory, oldest first."""
-    if not runs_dir.is_dir():
+def state_of(run: Run, record: Mapping[str, Any]) -> RunState:
+    """What a record says, corrected by who holds the run's lock and by whether its process lives."""
+    lock = look_at(run.dir)
+    if lock.held:
+        return RunState("running", pid=lock.pid, host=lock.host)
+    status, reason = str(record.get("status") or "incomplete"), str(record.get("reason") or "")
+    if status == "incomplete":
+        return RunState(status, "its creation was cut short")
+    if status != "running":
+        return RunState(status, reason)
+    host, same_machine = record.get("host"), record.get("boot") is not None and record.get("boot") == boot_id()
+    if host != os.uname().nodename and host is not None and not (same_machine and lock.held is False):
+        return RunState("running", f"on {host}, as far as known from here", record.get("pid"), host, seen=False)
+    if lock.held is False or not is_alive(record):
+        return RunState("crashed", ENDED_WITHOUT_A_WORD)
+    return RunState("running", pid=record.get("pid"), host=host)
+
+
+def refuse_if_training(run: Run) -> None:
+    """An error when the run is training; on another host, when it has written something lately."""
+    state = run.state
+    if state.status != "running":
         return
-    found = [
-        path
-        for path in runs_dir.iterdir()
-        if path.is_dir() and not path.is_symlink() and (path / "config.json").is_file()
-    ]
-    for path in sorted(found, key=lambda path: (path / "config.json").stat().st_mtime):
+    silent = time.time() - run.last_news
+    if state.seen:
+        raise GymlabError(f"Run {run.id} is still training (process {state.pid} on {state.host}). Stop it first.")
+    if silent < SILENT_SECONDS:
+        raise GymlabError(
+            f"Run {run.id} is training on {state.host} (process {state.pid}), as far as known from here: it last wrote something "
+            f"{silent:.0f} s ago. Stop it there; if that machine is gone, try again when {SILENT_SECONDS / 60:.0f} minutes have passed."
+        )
+    logger.warning("%s was training on %s and has been silent for %.0f minutes.", run.id, state.host, silent / 60)
+
+
+def all_runs(runs_dir: Path) -> Iterator[Run]:
+    """Every run below the directory, oldest first; links, hidden directories and what cannot be read are passed over."""
+    found = []
+    for path in run_directories(runs_dir):
+        try:
+            found.append(((path / "config.json").stat().st_mtime, path))
+        except OSError:
+            continue
+    for _, path in sorted(found):
         yield Run(path)
+
+
+def run_directories(runs_dir: Path) -> list[Path]:
+    """Directories that may be runs, by name: not hidden, and no links, which could lead out."""
+    try:
+        with os.scandir(runs_dir) as entries:
+            names = [e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise GymlabError(
+            f"Cannot read the runs directory {runs_dir}: {error.strerror}. Give another with --runs-dir."
+        ) from error
+    return [runs_dir / name for name in sorted(names)]
+
+
+def last_run_id(runs_dir: Path) -> str | None:
+    """Name that `@last` points at, whether that run is still there or not; None without the link or if it leads away."""
+    try:
+        target = os.readlink(runs_dir / LAST)
+    except OSError:
+        return None
+    return target if RUN_ID.fullmatch(target) else None
 
 
 def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
@@ -159,18 +253,67 @@ def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
         name, which = head, tail
     directory = Path(name)
     if name == LAST:
-        link = runs_dir / LAST
-        if not link.exists():
-            raise CheckpointError(f"There is no run in {runs_dir} yet. Train one first, or give --runs-dir.")
-        return Run(runs_dir / os.readlink(link)), which
-    if len(directory.parts) > 1 and (directory / "config.json").is_file():
+        return _last_run(runs_dir), which
+    if len(directory.parts) > 1 and _has_config(directory):
         return Run(directory), which
-    if RUN_ID.fullmatch(name) and (runs_dir / name / "config.json").is_file():
-        return Run(runs_dir / name), which
+    if RUN_ID.fullmatch(name):
+        directory = runs_dir / name
+        if directory.is_symlink() and not directory.resolve().is_relative_to(runs_dir.resolve()):
+            raise CheckpointError(
+                f"{directory} is a link that leads out of {runs_dir}. Name the directory itself: {directory.resolve()}."
+            )
+        if _has_config(directory):
+            return Run(directory), which
+        if directory.is_dir():
+            raise CheckpointError(
+                f"{directory} is no run that can be used: it has no config.json. `gymlab runs prune {name} --status incomplete` removes it."
+            )
     known = [run.id for run in all_runs(runs_dir)]
     raise CheckpointError(
-        f"No run {name!r} in {runs_dir}. {did_you_mean(name, known)} `gymlab list runs` shows what is there."
+        f"No run {name!r} in {runs_dir}. {did_you_mean(name, known)} `gymlab runs` shows what is there."
     )
+
+
+def _last_run(runs_dir: Path) -> Run:
+    """The run that `@last` means; where the link leads nowhere, the newest one, said aloud."""
+    name = last_run_id(runs_dir)
+    if name is not None and _has_config(runs_dir / name) and not (runs_dir / name).is_symlink():
+        return Run(runs_dir / name)
+    runs = list(all_runs(runs_dir))
+    if not runs:
+        raise CheckpointError(f"There is no run in {runs_dir} yet. Train one first, or give --runs-dir.")
+    if (runs_dir / LAST).is_symlink():
+        gone = os.readlink(runs_dir / LAST)
+        logger.warning("@last points at %s, which is no run any more; the newest run is taken: %s.", gone, runs[-1].id)
+    else:
+        logger.warning("%s has no @last; the newest run is taken: %s.", runs_dir, runs[-1].id)
+    return runs[-1]
+
+
+def _has_config(directory: Path) -> bool:
+    try:
+        return (directory / "config.json").is_file()
+    except PermissionError as error:
+        raise CheckpointError(
+            f"{directory} cannot be read: {error.strerror}. Ask its owner, or `chmod u+rwx` it."
+        ) from error
+
+
+@contextmanager
+def _exclusively(path: Path) -> Iterator[None]:
+    """One process and thread at a time; where there are no locks, without."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            logger.debug("%s cannot be locked: %s", path, error)
+        yield
+    finally:
+        # Unlocked by name: a worker forked meanwhile has this descriptor too, and closing ours would leave it locked.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def versions() -> dict[str, str]:
@@ -189,15 +332,3 @@ def versions() -> dict[str, str]:
     if commit.returncode == 0:
         found["commit"] = commit.stdout.strip()
     return found
-
-
-def _alive(pid: int | None, host: str | None) -> bool:
-    if pid is None or host != os.uname().nodename:
-        return host is not None and host != os.uname().nodename
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

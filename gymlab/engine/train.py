@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from gymlab.config import dump, from_dict
@@ -22,13 +21,14 @@ from gymlab.engine.callbacks.video import Videos
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
+from gymlab.engine.lock import run_lock, this_process
 from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.resume import changed_settings, rewind
-from gymlab.engine.run import Run, find_run, versions
+from gymlab.engine.run import Run, find_run, refuse_if_training, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore
 from gymlab.engine.workflow import find_workflow
-from gymlab.errors import GymlabError, NonFiniteError
+from gymlab.errors import NonFiniteError
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
@@ -64,15 +64,9 @@ def train(
         run = Run.create(runs_dir, config, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
-        with disk_watched(run):
+        with disk_watched(run), run_lock(run.dir):
             write_json(run.dir / "config.json", redact(dump(config)))
-            run.update_record(
-                started=started,
-                command=command or default_command(config),
-                experiment=f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
-                seed=config.seed,
-                backend=session.environment.backend,
-            )
+            run.update_record(started=started, **_identity(session, command))
             return _train_in(run, session, notices)
     finally:
         session.close()
@@ -80,17 +74,19 @@ def train(
 
 def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ()) -> Run:
     """Go on with a run from one of its checkpoints, with a config that differs only in what may change."""
-    if run.status == "running":
-        raise GymlabError(f"Run {run.id} is still training (process {run.record['pid']}). Stop it first.")
+    refuse_if_training(run)
     changes = changed_settings(run_config(run), config)
-    checkpoint = run.checkpoints.find(which)
     session = prepare(config, backend=run.record.get("backend"))
     try:
-        with disk_watched(run):
+        # Of several processes of one training only the first writes to the run.
+        with disk_watched(run), run_lock(run.dir) if session.fabric.is_global_zero else nullcontext():
+            checkpoint = run.checkpoints.find(which)
             rewind(run, checkpoint)
             write_json(run.dir / "config.json", redact(dump(config)))
-            sittings = [*run.record.get("resumed", []), {"time": time.time(), "from": checkpoint.path.name}]
-            run.update_record(resumed=sittings)
+            record = run.record
+            lost = {name: value for name, value in _identity(session, None).items() if name not in record}
+            sitting = {"time": time.time(), "from": checkpoint.path.name}
+            run.update_record(**lost, resumed=[*record.get("resumed", []), sitting])
             told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
             return _train_in(run, session, [*notices, *told], checkpoint)
     finally:
@@ -107,6 +103,17 @@ def _train_beside(session: Session) -> Run:
     return run
 
 
+def _identity(session: Session, command: str | None) -> dict[str, object]:
+    """What the record says about what is trained; a resumed run that lost its record gets it anew."""
+    config = session.config
+    return {
+        "command": command or default_command(config),
+        "experiment": f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
+        "seed": config.seed,
+        "backend": session.environment.backend,
+    }
+
+
 def default_command(config: Config) -> str:
     """The command line that repeats this training."""
     return f"gymlab train {config.project_id or config.env_id}:{config.variant or config.algo_id} --seed {config.seed}"
@@ -114,7 +121,9 @@ def default_command(config: Config) -> str:
 
 def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Checkpoint | None = None) -> Run:
     config = session.config
-    run.update_record(status="running", pid=os.getpid(), host=os.uname().nodename, versions=versions())
+    # What an earlier sitting ended with would be taken for this one's if it were killed.
+    ended = {"reason": None, "ended": None, "result": None}
+    run.update_record(status="running", **this_process(), **ended, versions=versions())
     run.mark_last()
     threshold = return_threshold(session)
     with _open_monitor(run, config, threshold) as monitor, session.stop_signal:

@@ -13,6 +13,8 @@ from gymlab.metrics.names import ENV_STEPS, EPOCH
 
 WRITE_SECONDS = 1.0
 """Rows that come faster than this are written together."""
+TAIL_BYTES = 65536
+"""The newest row is looked for in so much of the end of the file."""
 
 
 class CsvSink(Sink):
@@ -91,6 +93,22 @@ def read_metrics(path: str | Path) -> dict[str, list[float | None]]:
     for index, name in enumerate(columns):
         table[name] = [_parse(row[index]) if index < len(row) else None for row in rows]
     return table
+
+
+def last_row(path: Path) -> dict[str, float]:
+    """The newest whole row of a metrics file that is being written, from the file's end; empty before the first."""
+    try:
+        with path.open("rb") as file:
+            columns = file.readline(TAIL_BYTES).decode(errors="replace").strip().split(",")
+            file.seek(max(file.tell(), os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")[:-1]
+    except FileNotFoundError:
+        return {}
+    cells = lines[-1].split(",") if lines else []
+    try:
+        return {name: float(cell) for name, cell in zip(columns, cells, strict=False) if cell}
+    except ValueError as error:
+        raise GymlabError(f"{path} is damaged: {error}.") from error
 
 
 def truncate_after(path: str | Path, env_steps: int, epoch: int | None = None) -> int:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from gymlab.cli import seeds
-from gymlab.cli.seeds import SeedRun, last_row, parse_seeds, summarize
+from gymlab.cli.seeds import SeedRun, parse_seeds, summarize
 from gymlab.engine.run import Run, all_runs
 from gymlab.errors import GymlabError
 
@@ -42,15 +42,6 @@ def test_options_of_the_parent_are_not_passed_on():
         "--seed-like=1",
     ]
     assert seeds._without_own_options(argv) == ["X:ppo", "n_envs=4", "--runs-dir", "d", "--seed-like=1"]
-
-
-def test_the_last_row_of_a_file_that_is_being_written(tmp_path):
-    path = tmp_path / "metrics.csv"
-    assert last_row(path) == {}
-    path.write_text("a,b,c\n")
-    assert last_row(path) == {}
-    path.write_text("a,b,c\n1,2,3\n4,,6.5\n7,8")
-    assert last_row(path) == {"a": 4.0, "c": 6.5}
 
 
 def test_the_mean_is_over_seeds_that_finished(tmp_path):

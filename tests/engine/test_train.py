@@ -71,7 +71,7 @@ def test_a_budget_that_is_no_multiple_of_the_rollout_is_met_exactly(tmp_path):
 
 def test_no_file_of_a_run_needs_pickle(run):
     kinds = {path.suffix for path in run.dir.rglob("*") if path.is_file()}
-    assert kinds <= {".json", ".csv", ".log", ".md", ".png", ".safetensors", ".mp4"}
+    assert kinds <= {".json", ".csv", ".log", ".md", ".png", ".safetensors", ".mp4", ".lock"}
 
 
 def test_two_seeded_runs_are_equal_and_seeds_differ(tmp_path, run):

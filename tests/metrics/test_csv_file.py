@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gymlab.errors import GymlabError
-from gymlab.metrics.csv_file import CsvSink, read_metrics, truncate_after
+from gymlab.metrics.csv_file import CsvSink, last_row, read_metrics, truncate_after
 from gymlab.metrics.names import ENV_STEPS, EPOCH
 
 
@@ -140,3 +140,17 @@ def test_no_file_and_bad_names_are_errors_that_say_so(tmp_path):
     with pytest.raises(GymlabError, match="a,b"):
         sink.log({"a,b": 1.0}, 0)
     sink.close()
+
+
+def test_the_last_row_of_a_file_that_is_being_written(tmp_path):
+    path = tmp_path / "metrics.csv"
+    assert last_row(path) == {}
+    path.write_text("a,b,c\n")
+    assert last_row(path) == {}
+    path.write_text("a,b,c\n1,2,3\n4,,6.5\n7,8")
+    assert last_row(path) == {"a": 4.0, "c": 6.5}
+    path.write_text("a,b\n1,2\n" + "3,4\n" * 50_000 + "5,6\n")
+    assert last_row(path) == {"a": 5.0, "b": 6.0}
+    path.write_text("a,b\nnonsense,2\n")
+    with pytest.raises(GymlabError, match=r"metrics\.csv is damaged"):
+        last_row(path)

@@ -1,0 +1,230 @@
+"""`gymlab runs`, `runs show`, `runs prune`, `runs restore`."""
+
+import os
+import sys
+import time
+
+import pytest
+from run_makers import make_run, tree
+
+from gymlab.cli import runs_prune
+from gymlab.cli.main import main
+from gymlab.engine.lock import run_lock
+
+RESULT = {"mean": 480.25, "ci95": [470.0, 490.0], "n": 100, "threshold": 475.0, "solved": True}
+REACHED = "finished: val/roll/ep_rew/mean 481 reached 475"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A run of each kind."""
+    directory = tmp_path / "runs"
+    make_run(
+        directory, "solved-s0-20261115-213301", age_days=3, result=RESULT, reason=REACHED, checkpoints=(1, 2, 3), best=1
+    )
+    make_run(directory, "broken", age_days=2, status="crashed", reason="NonFiniteError: loss is NaN\nat step 12")
+    make_run(directory, "ended", age_days=1, status="stopped", reason="stopped by SIGTERM", best_return=12.5)
+    (make_run(directory, "torn").dir / "run.json").write_text("{")
+    (directory / "Pictures").mkdir()
+    return directory
+
+
+def test_people_get_a_table(cli, runs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    shown = cli("runs")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert " ".join(lines[1].split()) == "run experiment seed status return [95%] env steps time started size"
+    assert [line.split()[0] for line in lines[2:5]] == ["ended", "broken", "solved-s0-20261115-213301"]
+    assert "finished: ≥ 475" in lines[4]
+    assert "480.2 [470.0, 490.0] ✓" in lines[4]
+    assert "stopped by SIGTERM" in lines[2]
+    assert "12.5 best" in lines[2]
+    assert "1 day ago" in lines[2]
+    assert "crashed: NonFiniteError" in lines[3]
+    assert "1 damaged" in shown.out
+    assert "torn: runs/torn/run.json is not valid JSON" in shown.out
+    assert "delete its run.json" in shown.out
+    assert "no runs, left alone: Pictures" in shown.out
+    assert all(len(line) <= 140 for line in lines[:5])
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_the_table_fits_the_screen_a_line_a_run(cli, runs, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    make_run(runs, "cartpole-v1-ppo-s0-20261115-213301-two", status="crashed", reason="ValueError: " + "long " * 40)
+    lines = cli("runs").out.splitlines()[1:6]
+    assert all(len(line) <= width for line in lines)
+    found = ["cartpole-v1-ppo-s0-20261115-213301-two", "ended", "broken", "solved-s0-20261115-213301"]
+    assert [line.split()[0] for line in lines[1:]] == found
+    assert "return" in lines[0]
+    assert "env steps" in lines[0]
+
+
+def test_progress_of_a_running_run(cli, runs, monkeypatch):
+    row = "train/cnt/env_steps,train/roll/ep_rew/mean\n250,17.25\n"
+    run = make_run(runs, "going", status="running", metrics=row, counters={}, pid=os.getpid(), host=os.uname().nodename)
+    with run_lock(run.dir):
+        shown = cli("runs", "--status", "running").out
+        assert "running: 25%" in shown
+        assert "17.2 train" in shown
+        assert f"{os.getpid()} on {os.uname().nodename}" in cli("runs", "show", "going").out
+
+
+def test_json(cli, runs):
+    found = cli("runs", "--sort", "name", "--json").json()
+    assert [entry["id"] for entry in found["runs"]] == ["broken", "ended", "solved-s0-20261115-213301"]
+    assert found["runs"][0]["reason"] == "NonFiniteError: loss is NaN\nat step 12"
+    assert found["runs"][2]["result"] == RESULT
+    assert found["runs"][2]["size"] > 100
+    assert [entry["id"] for entry in found["damaged"]] == ["torn"]
+    assert found["foreign"] == ["Pictures"]
+
+
+def test_filters_sorting_and_limit(cli, runs):
+    def listed(*arguments):
+        return [entry["id"] for entry in cli("runs", *arguments, "--json").json()["runs"]]
+
+    assert listed("--status", "crashed") == ["broken"]
+    assert listed("--since", "36h") == ["ended"]
+    assert listed("cartpole", "--limit", "1") == ["ended"]
+    assert listed("--reverse", "--limit", "1") == ["solved-s0-20261115-213301"]
+    assert listed("--env", "cart*", "--algo", "ppo", "--sort", "return")[0] == "solved-s0-20261115-213301"
+    assert listed("--env", "Lunar*") == []
+
+
+def test_empty_states_say_what_to_do(cli, runs):
+    assert "gymlab train" in cli("runs", "--runs-dir", "nowhere").out
+    assert "None of the 3 runs" in cli("runs", "nothing-like-this").out
+    assert "2 more" in cli("runs", "--limit", "1").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--status", "crasht"], ["'crashed'"]),
+        (["--since", "soon"], ["'soon'", "2d"]),
+        (["--sort", "retrun"], ["'return'"]),
+        (["--limit", "0"], ["above 0"]),
+        (["--limit", "2", "show", "x"], ["comes first"]),
+        (["show", "solvd"], ["No run 'solvd'"]),
+        (["show", "torn"], ["run.json", "--resume torn"]),
+        (["prune"], ["--status crashed", "--dry-run"]),
+        (["prune", "--include-last", "--yes"], ["Without a filter"]),
+        (["prune", "--empty-trash", "--status", "crashed"], ["goes alone"]),
+        (["prune", "--status", "crashed"], ["Nothing was changed", "--yes"]),
+        (["prune", "--status", "crashed", "--json"], ["Nothing was changed"]),
+        (["restore", "broken"], ["in the trash"]),
+    ],
+)
+def test_what_is_refused(cli, runs, arguments, parts):
+    before = tree(runs)
+    shown = cli("runs", *arguments)
+    assert shown.code == 2
+    for part in parts:
+        assert part in shown.err
+    assert tree(runs) == before
+
+
+def test_one_run_in_full(cli, runs):
+    record = {
+        "resumed": [{"time": time.time(), "from": "epoch=0001.ckpt"}],
+        "alerts": [{}, {}],
+        "command": "gymlab train X",
+    }
+    make_run(runs, "full", result=RESULT, reason=REACHED, checkpoints=(1, 2), best=1, **record)
+    shown = cli("runs", "show", "full").out
+    for part in (REACHED, "480.2 [470.0, 490.0] ✓ (100 episodes, solved at 475)", "1,000 of 1,000", "gymlab train X"):
+        assert part in shown
+    assert "from epoch=0001.ckpt" in shown
+    assert [line.split()[:2] for line in shown.splitlines()[-2:]] == [
+        ["epoch=0001.ckpt", "best"],
+        ["epoch=0002.ckpt", "last"],
+    ]
+    found = cli("runs", "show", "full", "--json").json()
+    assert found["alerts"] == 2
+    assert [item["links"] for item in found["checkpoints"]] == [["best"], ["last"]]
+
+
+def test_a_dry_run_changes_nothing(cli, runs):
+    before = tree(runs)
+    shown = cli("runs", "prune", "--older-than", "36h", "--dry-run")
+    assert shown.code == 0
+    assert "2 runs" in shown.out
+    assert "nothing was changed" in shown.out
+    assert "broken" in shown.out
+    assert "ended" not in shown.out
+    assert cli("runs", "prune", "cartpole", "--checkpoints-only", "-n").code == 0
+    assert cli("runs", "prune", "--empty-trash", "-n").code == 0
+    assert tree(runs) == before
+
+
+def test_prune_restore_and_empty(cli, runs):
+    planned = cli("runs", "prune", "--status", "crashed", "--json", "--dry-run").json()
+    assert [item["id"] for item in planned["going"]] == ["broken"]
+    shown = cli("runs", "prune", "--status", "crashed", "--yes")
+    assert "1 run moved to the trash" in shown.out
+    assert not (runs / "broken").exists()
+    assert "broken" in cli("runs", "restore").out
+    assert cli("runs", "restore", "broken").code == 0
+    assert (runs / "broken" / "config.json").is_file()
+    cli("runs", "prune", "broken", "--yes")
+    assert "freed" in cli("runs", "prune", "--empty-trash", "--yes").out
+    assert list((runs / ".trash").iterdir()) == []
+    assert "is empty" in cli("runs", "prune", "--empty-trash").out
+
+
+def test_a_run_that_trains_is_left_alone(cli, runs):
+    with run_lock(runs / "broken"):
+        shown = cli("runs", "prune", "broken", "--yes")
+        assert "kept: broken: it is running" in shown.out
+        assert "nothing to prune" in shown.out
+    assert (runs / "broken").exists()
+
+
+def test_a_run_that_begins_after_the_question_is_left_alone(cli, runs, monkeypatch):
+    lock = run_lock(runs / "broken")
+
+    def agreed(question, arguments):
+        lock.__enter__()
+        return True
+
+    monkeypatch.setattr(runs_prune, "_agreed", agreed)
+    shown = cli("runs", "prune", "broken")
+    lock.__exit__(None, None, None)
+    assert shown.code == 1
+    assert "is running and is left alone" in shown.err
+    assert (runs / "broken").exists()
+
+
+def test_checkpoints_only(cli, runs):
+    shown = cli("runs", "prune", "solved", "--checkpoints-only", "--yes")
+    assert "epoch=0002" in shown.out
+    names = sorted(path.name for path in (runs / "solved-s0-20261115-213301" / "checkpoints").iterdir())
+    assert names == ["best.ckpt", "epoch=0001.ckpt", "epoch=0003.ckpt", "last.ckpt"]
+    assert "nothing to prune" in cli("runs", "prune", "solved", "--checkpoints-only", "--yes").out
+
+
+@pytest.mark.parametrize(("answer", "exists"), [("n", True), ("", True), ("y", False)])
+def test_on_a_terminal_it_asks(cli, runs, monkeypatch, answer, exists):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda *_: answer)
+    assert main(["runs", "prune", "broken"]) == 0
+    assert (runs / "broken").exists() is exists
+
+
+def test_a_thousand_runs_are_listed_quickly(cli, tmp_path):
+    for number in range(1000):
+        make_run(tmp_path / "runs", f"run-{number}", result=RESULT)
+    cli("runs", "--limit", "1")
+    start = time.perf_counter()
+    assert len(cli("runs").out.splitlines()) == 1002
+    assert time.perf_counter() - start < 5  # Measured: well below 2 s; the machine may be busy.
+
+
+def test_listing_needs_no_torch(runs):
+    import subprocess
+
+    code = "import sys; from gymlab.cli.main import main; main(['runs']); main(['runs', 'show', 'broken']); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=runs.parent)

@@ -12,6 +12,7 @@ from gymlab.errors import GymlabError, did_you_mean
 
 COMMANDS = {
     "train": "train an experiment, or several seeds of it",
+    "set": "change hyperparameters of a run while it trains",
     "eval": "evaluate the agent of a run on fresh episodes",
     "list": "environments with their variants, algorithms, runs",
     "describe": "what a training would do, before it does it; the reference of all settings",

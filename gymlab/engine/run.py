@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 LAST = "@last"
+CONFIG = "config.json"
+"""Settings as they are wanted now: may be edited while the run trains."""
+STARTED = "config.start.json"
+"""The config that the run was started with."""
 
 
 def runs_directory(given: str | Path | None = None) -> Path:
@@ -87,13 +91,18 @@ class Run:
 
         return CheckpointManager(self.dir / "checkpoints")
 
+    @property
+    def config_path(self) -> Path:
+        """The config that the run was started with; config.json, which people edit, in a run from before they could."""
+        started = self.dir / STARTED
+        return started if started.is_file() else self.dir / CONFIG
+
     @cached_property
     def config_data(self) -> dict[str, Any]:
-        """The config as it was written; `gymlab.engine.setup.run_config` validates it."""
-        path = self.dir / "config.json"
-        if not path.is_file():
-            raise CheckpointError(f"{self.dir} is not a run: it has no config.json.")
-        return read_json(path)
+        """The config that the run was started with, as it was written; `gymlab.engine.train.run_config` validates it."""
+        if not self.config_path.is_file():
+            raise CheckpointError(f"{self.dir} is not a run: it has no {CONFIG}.")
+        return read_json(self.config_path)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -143,12 +152,9 @@ def all_runs(runs_dir: Path) -> Iterator[Run]:
     if not runs_dir.is_dir():
         return
     found = [
-        path
-        for path in runs_dir.iterdir()
-        if path.is_dir() and not path.is_symlink() and (path / "config.json").is_file()
+        path for path in runs_dir.iterdir() if path.is_dir() and not path.is_symlink() and (path / CONFIG).is_file()
     ]
-    for path in sorted(found, key=lambda path: (path / "config.json").stat().st_mtime):
-        yield Run(path)
+    yield from sorted(map(Run, found), key=lambda run: run.config_path.stat().st_mtime)
 
 
 def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
@@ -163,9 +169,9 @@ def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
         if not link.exists():
             raise CheckpointError(f"There is no run in {runs_dir} yet. Train one first, or give --runs-dir.")
         return Run(runs_dir / os.readlink(link)), which
-    if len(directory.parts) > 1 and (directory / "config.json").is_file():
+    if len(directory.parts) > 1 and (directory / CONFIG).is_file():
         return Run(directory), which
-    if RUN_ID.fullmatch(name) and (runs_dir / name / "config.json").is_file():
+    if RUN_ID.fullmatch(name) and (runs_dir / name / CONFIG).is_file():
         return Run(runs_dir / name), which
     known = [run.id for run in all_runs(runs_dir)]
     raise CheckpointError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from gymlab.config import dump, from_dict
@@ -14,14 +14,17 @@ from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.callbacks.checkpoint import Checkpoints
 from gymlab.engine.callbacks.early_stop import EarlyStop
 from gymlab.engine.callbacks.evaluation import Evaluation
+from gymlab.engine.callbacks.live_changes import LiveChanges
+from gymlab.engine.callbacks.plateau import Plateau
 from gymlab.engine.callbacks.report import Report
 from gymlab.engine.callbacks.schedules import Schedules
 from gymlab.engine.callbacks.video import Videos
+from gymlab.engine.changes import BY_RESUME, ChangeLog, ask
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.files import write_json
 from gymlab.engine.orchestrator import Orchestrator
-from gymlab.engine.resume import changed_settings, rewind
-from gymlab.engine.run import Run, find_run, versions
+from gymlab.engine.resume import changed_settings, rewind, split_tunable, write_config
+from gymlab.engine.run import CONFIG, STARTED, Run, find_run, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.snapshot import restore
@@ -61,7 +64,8 @@ def train(
         run = Run.create(runs_dir, config, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
-        write_json(run.dir / "config.json", redact(dump(config)))
+        for name in (STARTED, CONFIG):
+            write_json(run.dir / name, redact(dump(config)))
         run.update_record(
             started=started,
             command=command or default_command(config),
@@ -74,16 +78,23 @@ def train(
         session.close()
 
 
-def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ()) -> Run:
-    """Go on with a run from one of its checkpoints, with a config that differs only in what may change."""
+def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (), notices: Sequence[str] = ()) -> Run:
+    """Go on with a run from one of its checkpoints, with a config that differs only in what may change.
+
+    Hyperparameters that it names (`tuned`) or that differ change at the start of the first epoch, as if asked for with `gymlab set`.
+    """
     if run.status == "running":
         raise GymlabError(f"Run {run.id} is still training (process {run.record['pid']}). Stop it first.")
-    changes = changed_settings(run_config(run), config)
+    before = run_config(run)
+    config, asked = split_tunable(before, config, tuned)
+    changes = changed_settings(before, config)
     checkpoint = run.checkpoints.find(which)
     session = prepare(config, backend=run.record.get("backend"))
     try:
+        if asked:
+            ask(run.dir, config, asked, BY_RESUME)
         rewind(run, checkpoint)
-        write_json(run.dir / "config.json", redact(dump(config)))
+        write_config(run, redact(dump(config)))
         run.update_record(resumed=[*run.record.get("resumed", []), {"time": time.time(), "from": checkpoint.path.name}])
         told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
         return _train_in(run, session, [*notices, *told], checkpoint)
@@ -97,7 +108,8 @@ def _train_beside(session: Session) -> Run:
     with Monitor([]) as monitor, StopSignal() as stop_signal:
         if session.config.init_from_run is not None:
             _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
-        Orchestrator(session, [Schedules()], Recorder(), monitor, run.checkpoints, stop_signal).run()
+        callbacks = [LiveChanges(None), Schedules(), Plateau(session.config.plateau_interventions)]
+        Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints, stop_signal).run()
     return run
 
 
@@ -156,7 +168,8 @@ def _threshold_for(setting: bool | float, threshold: float | None) -> float | No
 
 def _callbacks(run: Run, session: Session, threshold: float | None) -> list[Callback]:
     config = session.config
-    callbacks: list[Callback] = [Schedules()]
+    log = ChangeLog(run.dir)
+    callbacks: list[Callback] = [LiveChanges(run), Schedules(), Plateau(config.plateau_interventions, log)]
     if config.eval_freq_epochs:
         callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
     callbacks.append(

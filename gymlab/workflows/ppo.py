@@ -203,6 +203,8 @@ class PPO(Workflow):
         length = self.config.n_steps
         if phase.remaining_env_steps is not None:
             length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
+        if self.collector.reward_normalizer is not None:
+            self.collector.reward_normalizer.gamma = self.hyperparameters.gamma
         rollout, episodes = self.collector.collect(length)
         return CollectResult(
             env_steps=self.collector.transitions, vec_steps=length, trajectory=rollout, episodes=tuple(episodes)

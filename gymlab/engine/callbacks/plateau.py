@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gymlab.engine.callbacks.base import Callback
-from gymlab.engine.changes import Change, ChangeLog
+from gymlab.engine.changes import Change, ChangeLog, shown
 from gymlab.engine.hyperparameters import checked_value
 from gymlab.errors import ConfigError
 
@@ -40,7 +40,7 @@ class Plateau(Callback):
                 to = rule.new_value(name, before)
                 checked_value(loop.config, name, to, "plateau_interventions")
             except (ConfigError, ValueError) as error:
-                loop.monitor.notice(f"{name} stays {before} at {env_steps:,} env steps ({source}): {error}")
+                loop.monitor.notice(f"{name} stays {shown(before)} at {env_steps:,} env steps ({source}): {error}")
                 continue
             change = Change(name, to, source, time.time(), before, epoch, env_steps, by_hand=False)
             if self.log is not None:

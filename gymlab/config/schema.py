@@ -110,7 +110,7 @@ class PlateauIntervention(Frozen):
     """Newest values of the metric among which an improvement over all earlier ones is looked for."""
     min_improvement: float = 0.0
     """The best of the window must be better than the best before it by more than this."""
-    set: Annotated[dict[str, float | str | None], Field(min_length=1)]
+    set: dict[str, float | str | None]
     """New values by hyperparameter; text such as "*0.5", "/2", "+0.1" or "-0.1" reckons with the present one."""
     cooldown: Annotated[int, Field(ge=0)] = 0
     """Epochs to wait after a change before a new window begins."""
@@ -118,6 +118,8 @@ class PlateauIntervention(Frozen):
     @field_validator("set")
     @classmethod
     def _text_reckons(cls, rules: dict[str, float | str | None]) -> dict[str, float | str | None]:
+        if not rules:
+            raise ValueError("is empty; name what changes, e.g. {policy_lr: '*0.5'}")
         for name, rule in rules.items():
             match = _OPERATION.fullmatch(rule) if isinstance(rule, str) else None
             if isinstance(rule, str) and (match is None or (match["sign"] == "/" and float(match["number"]) == 0)):
@@ -271,9 +273,9 @@ class Config(Frozen):
         known = tunable_fields(cls)
         for name, value in ((name, value) for rule in rules for name, value in rule.set.items()):
             if name not in known:
-                near = did_you_mean(name, known)
+                near = did_you_mean(name, known) + " " if did_you_mean(name, known) else ""
                 raise ValueError(
-                    f"{name!r} cannot change during a run. {near} What can: {', '.join(known) or 'nothing'}"
+                    f"{name!r} cannot change during a run. {near}What can: {', '.join(known) or 'nothing'}"
                 )
             if isinstance(value, str):
                 continue
@@ -282,7 +284,9 @@ class Config(Frozen):
             except ValidationError as error:
                 problems = [problem["msg"] for problem in error.errors() if problem["loc"][:1] == (name,)]
                 if problems:
-                    raise ValueError(f"{name} cannot become {value}: {problems[0]}") from error
+                    shown = "null" if value is None else f"{value:g}"
+                    reason = problems[0].removeprefix("Value error, ").replace("Input should", "it should")
+                    raise ValueError(f"{name} cannot become {shown}: {reason}") from error
         return rules
 
     @property

@@ -68,6 +68,9 @@ class LiveChanges(Callback):
         ahead = [change for change in self._ahead if change.name not in names]
         self._ahead = [change for change in ahead if change.epoch != epoch]
         again = [replace(change, source=f"{change.source}, again") for change in ahead if change.epoch == epoch]
+        if wishes:
+            # The log tells what a schedule had come to at this step, not an epoch ago.
+            loop.hyperparameters.follow_schedules(env_steps)
         made = [
             replace(wish, before=getattr(loop.hyperparameters, wish.name), epoch=epoch, env_steps=env_steps)
             for wish in wishes

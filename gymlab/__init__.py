@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
-    from gymlab.api import load, resolve, resume, train
+    from gymlab.api import get_hyperparameters, load, resolve, resume, set_hyperparameters, train
 
-__all__ = ["load", "resolve", "resume", "train"]
+__all__ = ["get_hyperparameters", "load", "resolve", "resume", "set_hyperparameters", "train"]
 __version__ = version("gymlab")
 
 

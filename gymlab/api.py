@@ -6,20 +6,24 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gymlab.config import Loaded
 from gymlab.config import load as load_config
+from gymlab.config.load import split_override
+from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
+from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
 from gymlab.engine.run import Run, find_run, runs_directory
 from gymlab.engine.train import resume as resume_run
+from gymlab.engine.train import run_config
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.errors import ConfigError
 
-__all__ = ["Agent", "Run", "load", "resolve", "resume", "train"]
+__all__ = ["Agent", "Run", "get_hyperparameters", "load", "resolve", "resume", "set_hyperparameters", "train"]
 
 
 def load_plugins(modules: Sequence[str]) -> None:
@@ -99,12 +103,49 @@ def resume(
     plugins: Sequence[str] = (),
     **fields: Any,
 ) -> Run:
-    """Go on with a run, bit for bit from its last checkpoint (or `epoch`): `resume("@last", max_env_steps=200_000)`."""
+    """Go on with a run, bit for bit from its last checkpoint (or `epoch`): `resume("@last", max_env_steps=200_000)`.
+
+    A hyperparameter that is given changes at the start of the first epoch.
+    """
     load_plugins(plugins)
     run, which = find_run(reference, runs_directory(runs_dir))
-    loaded = resolve(str(run.dir / "config.json"), overrides=overrides, **fields)
+    loaded = resolve(str(run.config_path), overrides=overrides, **fields)
     chosen = which if epoch is None else str(epoch)
-    return resume_run(run, chosen, loaded.config, notices=loaded.notices)
+    return resume_run(run, chosen, loaded.config, tuned=_fields_named(overrides, fields), notices=loaded.notices)
+
+
+def set_hyperparameters(
+    reference: str = "@last",
+    *,
+    runs_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    **values: Any,
+) -> list[Change]:
+    """Change hyperparameters of a run that trains: `set_hyperparameters("@last", policy_lr=1e-4, ent_coef="lin_0.01")`.
+
+    The run takes them at the start of its next epoch; one that does not train, when it is resumed. Returns what will change; all values are
+    judged first, and one that the run could not take is an error.
+    """
+    load_plugins(plugins)
+    run, _ = find_run(reference, runs_directory(runs_dir))
+    given = [(key, parse_value(text)) for key, text in map(split_override, overrides)]
+    return ask(run.dir, run_config(run), [*given, *values.items()], BY_COMMAND)
+
+
+def get_hyperparameters(
+    reference: str = "@last", *, runs_dir: str | Path | None = None, plugins: Sequence[str] = ()
+) -> list[Tunable]:
+    """What `set_hyperparameters` can change, with the values of now and those that a run has been asked for."""
+    load_plugins(plugins)
+    run, _ = find_run(reference, runs_directory(runs_dir))
+    return tunables(run.dir, run_config(run))
+
+
+def _fields_named(overrides: Sequence[str], fields: Iterable[str]) -> set[str]:
+    """The fields that overrides set, by whatever name."""
+    keys = [override.lstrip("+~").partition("=")[0].strip() for override in overrides]
+    return {field_of(key) for key in [*keys, *fields]}
 
 
 def _debugger_attached() -> bool:

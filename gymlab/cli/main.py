@@ -12,6 +12,7 @@ from gymlab.errors import GymlabError, did_you_mean
 
 COMMANDS = {
     "train": "train an experiment, or several seeds of it",
+    "set": "change hyperparameters of a run while it trains",
     "eval": "evaluate the agent of a run on fresh episodes",
     "runs": "list, show, prune and restore runs",
     "list": "environments with their variants, algorithms",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gymlab.config.model import Frozen
 from gymlab.config.schedules import Scalar, Schedule
+from gymlab.errors import did_you_mean
 
 __all__ = [
     "Config",
@@ -20,7 +22,10 @@ __all__ = [
     "Spec",
     "Training",
     "Until",
+    "tunable_fields",
 ]
+
+_OPERATION = re.compile(r"(?P<sign>[*/+-])\s*(?P<number>(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)")
 
 
 class Spec(Frozen):
@@ -98,15 +103,44 @@ class PlateauIntervention(Frozen):
     """What to change when a metric stops improving."""
 
     metric: str
-    """Metric that is watched."""
+    """Metric that is watched, as in the metrics file; epochs in which it was not logged do not count."""
+    mode: Literal["max", "min"] = "max"
+    """Whether more of the metric is better, or less, as of a loss."""
     window: Annotated[int, Field(ge=1)] = 10
-    """Epochs over which an improvement is looked for."""
+    """Newest values of the metric among which an improvement over all earlier ones is looked for."""
     min_improvement: float = 0.0
-    """Rise within the window that counts as an improvement."""
-    set: dict[str, float | str]
-    """New values by hyperparameter; text such as "*0.5" multiplies the present one."""
+    """The best of the window must be better than the best before it by more than this."""
+    set: dict[str, float | str | None]
+    """New values by hyperparameter; text such as "*0.5", "/2", "+0.1" or "-0.1" reckons with the present one."""
     cooldown: Annotated[int, Field(ge=0)] = 0
-    """Epochs to wait after a change."""
+    """Epochs to wait after a change before a new window begins."""
+
+    @field_validator("set")
+    @classmethod
+    def _text_reckons(cls, rules: dict[str, float | str | None]) -> dict[str, float | str | None]:
+        if not rules:
+            raise ValueError("is empty; name what changes, e.g. {policy_lr: '*0.5'}")
+        for name, rule in rules.items():
+            match = _OPERATION.fullmatch(rule) if isinstance(rule, str) else None
+            if isinstance(rule, str) and (match is None or (match["sign"] == "/" and float(match["number"]) == 0)):
+                raise ValueError(
+                    f"{name}: {rule!r} is no change; give a number, or text in quotes such as '*0.5', '/2', '+0.1', '-0.1'"
+                )
+        return rules
+
+    def new_value(self, name: str, present: float | None) -> float | None:
+        """What the hyperparameter `name` becomes."""
+        rule = self.set[name]
+        if not isinstance(rule, str):
+            return rule
+        if present is None:
+            raise ValueError(f"it is not set, and {rule} needs a number to start from")
+        match = _OPERATION.fullmatch(rule)
+        assert match is not None, rule
+        number = float(match["number"])
+        if match["sign"] in "*/":
+            return present * number if match["sign"] == "*" else present / number
+        return present + number if match["sign"] == "+" else present - number
 
 
 class Config(Frozen):
@@ -234,6 +268,29 @@ class Config(Frozen):
     training: Training = Training()
     """The curriculum."""
 
+    @field_validator("plateau_interventions")
+    @classmethod
+    def _interventions_fit(cls, rules: tuple[PlateauIntervention, ...]) -> tuple[PlateauIntervention, ...]:
+        """Every name must be a hyperparameter of this algorithm, and every number one that it may have."""
+        known = tunable_fields(cls)
+        for name, value in ((name, value) for rule in rules for name, value in rule.set.items()):
+            if name not in known:
+                near = did_you_mean(name, known) + " " if did_you_mean(name, known) else ""
+                raise ValueError(
+                    f"{name!r} cannot change during a run. {near}What can: {', '.join(known) or 'nothing'}"
+                )
+            if isinstance(value, str):
+                continue
+            try:
+                cls.model_validate({"env_id": "any", "algo_id": "any", name: value})
+            except ValidationError as error:
+                problems = [problem["msg"] for problem in error.errors() if problem["loc"][:1] == (name,)]
+                if problems:
+                    shown = "null" if value is None else f"{value:g}"
+                    reason = problems[0].removeprefix("Value error, ").replace("Input should", "it should")
+                    raise ValueError(f"{name} cannot become {shown}: {reason}") from error
+        return rules
+
     @property
     def solved_threshold(self) -> float | None:
         """The return that means solved, as far as the config knows: its own, else its spec's."""
@@ -241,3 +298,8 @@ class Config(Frozen):
             return self.reward_threshold
         declared = self.spec.returns.get("threshold_solved")
         return float(declared) if isinstance(declared, int | float) else None
+
+
+def tunable_fields(schema: type[Config]) -> list[str]:
+    """Names of the fields that take a number or a schedule: what may change while a run trains."""
+    return [name for name, field in schema.model_fields.items() if Schedule in get_args(field.annotation)]

@@ -32,6 +32,10 @@ LAST = "@last"
 ENDED_WITHOUT_A_WORD = "the process ended without a word (killed?)"
 SILENT_SECONDS = 900.0
 """A run of another host that has written nothing for so long may go on here: its machine is likely gone."""
+CONFIG = "config.json"
+"""Settings as they are wanted now: may be edited while the run trains."""
+STARTED = "config.start.json"
+"""The config that the run was started with."""
 
 
 def runs_directory(given: str | Path | None = None) -> Path:
@@ -110,13 +114,18 @@ class Run:
 
         return CheckpointManager(self.dir / "checkpoints")
 
+    @property
+    def config_path(self) -> Path:
+        """The config that the run was started with; config.json, which people edit, in a run from before they could."""
+        started = self.dir / STARTED
+        return started if started.is_file() else self.dir / CONFIG
+
     @cached_property
     def config_data(self) -> dict[str, Any]:
-        """The config as it was written; `gymlab.engine.setup.run_config` validates it."""
-        path = self.dir / "config.json"
-        if not path.is_file():
-            raise CheckpointError(f"{self.dir} is not a run: it has no config.json.")
-        return read_json(path)
+        """The config that the run was started with, as it was written; `gymlab.engine.train.run_config` validates it."""
+        if not self.config_path.is_file():
+            raise CheckpointError(f"{self.dir} is not a run: it has no {CONFIG}.")
+        return read_json(self.config_path)
 
     @property
     def record(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
@@ -15,16 +15,19 @@ from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.callbacks.checkpoint import Checkpoints
 from gymlab.engine.callbacks.early_stop import EarlyStop
 from gymlab.engine.callbacks.evaluation import Evaluation
+from gymlab.engine.callbacks.live_changes import LiveChanges
+from gymlab.engine.callbacks.plateau import Plateau
 from gymlab.engine.callbacks.report import Report
 from gymlab.engine.callbacks.schedules import Schedules
 from gymlab.engine.callbacks.video import Videos
+from gymlab.engine.changes import BY_RESUME, ChangeLog, ask
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.lock import run_lock, this_process
 from gymlab.engine.orchestrator import Orchestrator
-from gymlab.engine.resume import changed_settings, rewind
-from gymlab.engine.run import Run, find_run, refuse_if_training, versions
+from gymlab.engine.resume import changed_settings, rewind, split_tunable, write_config
+from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore
 from gymlab.engine.workflow import find_workflow
@@ -65,24 +68,32 @@ def train(
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
         with disk_watched(run), run_lock(run.dir):
-            write_json(run.dir / "config.json", redact(dump(config)))
+            for name in (STARTED, CONFIG):
+                write_json(run.dir / name, redact(dump(config)))
             run.update_record(started=started, **_identity(session, command))
             return _train_in(run, session, notices)
     finally:
         session.close()
 
 
-def resume(run: Run, which: str, config: Config, *, notices: Sequence[str] = ()) -> Run:
-    """Go on with a run from one of its checkpoints, with a config that differs only in what may change."""
+def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (), notices: Sequence[str] = ()) -> Run:
+    """Go on with a run from one of its checkpoints, with a config that differs only in what may change.
+
+    Hyperparameters that it names (`tuned`) or that differ change at the start of the first epoch, as if asked for with `gymlab set`.
+    """
     refuse_if_training(run)
-    changes = changed_settings(run_config(run), config)
+    before = run_config(run)
+    config, asked = split_tunable(before, config, tuned)
+    changes = changed_settings(before, config)
     session = prepare(config, backend=run.record.get("backend"))
     try:
         # Of several processes of one training only the first writes to the run.
         with disk_watched(run), run_lock(run.dir) if session.fabric.is_global_zero else nullcontext():
             checkpoint = run.checkpoints.find(which)
+            if asked:
+                ask(run.dir, config, asked, BY_RESUME)
             rewind(run, checkpoint)
-            write_json(run.dir / "config.json", redact(dump(config)))
+            write_config(run, redact(dump(config)))
             record = run.record
             lost = {name: value for name, value in _identity(session, None).items() if name not in record}
             sitting = {"time": time.time(), "from": checkpoint.path.name}
@@ -99,7 +110,8 @@ def _train_beside(session: Session) -> Run:
     with Monitor([]) as monitor, session.stop_signal:
         if session.config.init_from_run is not None:
             _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
-        Orchestrator(session, [Schedules()], Recorder(), monitor, run.checkpoints).run()
+        callbacks = [LiveChanges(None), Schedules(), Plateau(session.config.plateau_interventions)]
+        Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints).run()
     return run
 
 
@@ -174,7 +186,8 @@ def _threshold_for(setting: bool | float, threshold: float | None) -> float | No
 
 def _callbacks(run: Run, session: Session, threshold: float | None, styles: MetricStyles) -> list[Callback]:
     config = session.config
-    callbacks: list[Callback] = [Schedules()]
+    log = ChangeLog(run.dir)
+    callbacks: list[Callback] = [LiveChanges(run), Schedules(), Plateau(config.plateau_interventions, log)]
     if config.eval_freq_epochs:
         callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
     callbacks.append(Alerts(run.dir, threshold, styles, enabled=config.alerts))

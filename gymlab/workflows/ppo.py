@@ -206,6 +206,8 @@ class PPO(Workflow):
         length = self.config.n_steps
         if phase.remaining_env_steps is not None:
             length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
+        if self.collector.reward_normalizer is not None:
+            self.collector.reward_normalizer.gamma = self.hyperparameters.gamma
         collected = self.collector.collect(length)
         if collected is None:
             return CollectResult(env_steps=0, vec_steps=0, interrupted=True)

@@ -218,6 +218,8 @@ class Reinforce(Workflow):
         if phase.remaining_env_steps is not None:
             limit = max(1, phase.remaining_env_steps // self.context.train_environment.num_envs)
             length = min(length, limit)
+        if self.collector.reward_normalizer is not None:
+            self.collector.reward_normalizer.gamma = self.hyperparameters.gamma
         collected = self.collector.collect(length, finish=self.config.unfinished == "finish", limit=limit)
         if collected is None:
             return CollectResult(env_steps=0, vec_steps=0, interrupted=True)

@@ -30,6 +30,27 @@ from gymlab.errors import ConfigError
         ("eval_time_limit=0", "`eval_time_limit` must be more than 0, got 0."),
         ("gamma=.nan", "`gamma`"),
         ("plateau_interventions=[{metric: a, st: {}}]", "`plateau_interventions.0.set` is missing."),
+        ("plateau_interventions=[{metric: a, set: {}}]", "`plateau_interventions.0.set`: is empty; name what changes"),
+        (
+            "plateau_interventions=[{metric: a, set: {gamma: x2}}]",
+            "`plateau_interventions.0.set`: gamma: 'x2' is no change",
+        ),
+        (
+            'plateau_interventions=[{metric: a, set: {gamma: "/0"}}]',
+            "`plateau_interventions.0.set`: gamma: '/0' is no change",
+        ),
+        (
+            "plateau_interventions=[{metric: a, set: {gama: 1}}]",
+            "`plateau_interventions`: 'gama' cannot change during a run. Did you mean 'gamma'? What can: ",
+        ),
+        (
+            "plateau_interventions=[{metric: a, set: {n_envs: 1}}]",
+            "`plateau_interventions`: 'n_envs' cannot change during a run. What can: ",
+        ),
+        (
+            "plateau_interventions=[{metric: a, set: {gamma: null}}]",
+            "`plateau_interventions`: gamma cannot become null: it should be a valid number.",
+        ),
         ("training.phase=[]", "unknown key `training.phase`. Did you mean 'phases'?"),
     ],
 )

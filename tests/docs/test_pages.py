@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gymlab.engine.run import Run
+from gymlab.workflows.ppo import PPOConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +41,26 @@ def test_the_how_to_adds_an_algorithm_with_no_file_edited(tmp_path):
     assert run.result["mean"] >= 475
     evaluated = gymlab("eval", "cem", "--plugin", "cem", "--episodes", "5", "--json", cwd=tmp_path)
     assert evaluated.returncode == 0, evaluated.stderr
+
+
+def test_the_how_to_changes_a_run(tmp_path):
+    page = "docs/how-to/change-a-running-run.md"
+    small = [
+        "max_env_steps=512",
+        "n_steps=32",
+        "batch_size=64",
+        "eval_freq_epochs=null",
+        "eval_episodes=2",
+        "video=false",
+    ]
+    assert gymlab("train", "CartPole-v1:ppo", *small, "-q", "--run-id", "one", cwd=tmp_path).returncode == 0
+    shown = [line for line in commands(page) if line.startswith("gymlab set")]
+    assert len(shown) == 5
+    for line in shown:
+        done = gymlab(*shlex.split(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    rules = yaml.safe_load(blocks(page, "yaml")[0])
+    assert PPOConfig(env_id="CartPole-v1", algo_id="ppo", **rules).plateau_interventions[0].cooldown == 20
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_what_would_make_it_another_run_is_refused_by_name(tmp_path):
         "CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", max_env_steps=512, eval_freq_epochs=None, **TINY
     )
     before = (run.dir / "metrics.csv").read_text()
-    with pytest.raises(ConfigError, match=r"gamma cannot change.*max_env_steps"):
-        gymlab.resume("one", runs_dir=tmp_path, gamma=0.5)
+    with pytest.raises(ConfigError, match=r"optimizer cannot change.*max_env_steps.*`gymlab set` changes: gamma"):
+        gymlab.resume("one", runs_dir=tmp_path, optimizer="sgd")
     assert (run.dir / "metrics.csv").read_text() == before
 
 

@@ -20,7 +20,8 @@ from gymlab.envs.restarts import Restarts
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
 from gymlab.envs.vector import EnvironmentSpec, Seeds, VectorEnv
-from gymlab.envs.workers import AsyncVector
+from gymlab.envs.worker import Failed, call_apart
+from gymlab.envs.workers import START_TIMEOUT, AsyncVector
 from gymlab.envs.wrappers import FrameSkipWrapper, FrameStack, ImageObservation, PixelObservationWrapper
 from gymlab.envs.wrappers.images import is_channel_last
 from gymlab.envs.wrappers.registry import WrapperContext, apply_wrappers, needs_shared_state, wrapper_classes
@@ -189,8 +190,13 @@ def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
     """Sync or async, and the time of a step that decided it."""
     if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
         return "sync", None
-    seconds = measure_step_seconds(plan)
-    return ("async" if seconds > SLOW_STEP_SECONDS else "sync"), seconds
+    answer = call_apart(functools.partial(measure_step_seconds, plan), START_TIMEOUT)
+    if isinstance(answer, Failed):
+        if answer.own_error is not None:
+            raise answer.own_error(answer.cause)
+        logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, answer.cause)
+        return "async", None
+    return ("async" if answer > SLOW_STEP_SECONDS else "sync"), answer
 
 
 def measure_step_seconds(plan: Blueprint) -> float:

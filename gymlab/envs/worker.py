@@ -83,13 +83,11 @@ def shared_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Worker:
-    """The parent's side of one process."""
+    """The parent's side of one process, in which `work` is called with the other end of the pipe."""
 
-    def __init__(self, index: int, factory: Callable[[], SubEnv], arrays: SharedArrays) -> None:
+    def __init__(self, work: Callable[[Connection], None]) -> None:
         self.pipe, other_end = CONTEXT.Pipe()
-        self.process = CONTEXT.Process(
-            target=_work, args=(index, factory, arrays, other_end, self.pipe), name=f"environment-{index}", daemon=True
-        )
+        self.process = CONTEXT.Process(target=_main, args=(work, other_end, self.pipe), daemon=True)
         self.process.start()
         other_end.close()
 
@@ -131,10 +129,22 @@ def _exit_text(code: int | None) -> str:
     return f"exit code {code} ({signal.Signals(-code).name}{hint})"
 
 
-def _work(
-    index: int, factory: Callable[[], SubEnv], arrays: SharedArrays, pipe: Connection, parent_end: Connection
-) -> None:
-    """Main function of the process: make the environment, then do what the parent asks for until it closes the pipe."""
+def call_apart(function: Callable[[], Any], timeout: float) -> Any:
+    """The value of a function called in a process of its own; `Failed` when that raises, dies or takes too long."""
+    worker = Worker(lambda pipe: pipe.send(function()))
+    answer = worker.receive() if worker.pipe.poll(timeout) else Failed(f"it did not answer within {timeout:g} s.")
+    worker.kill()
+    return answer
+
+
+def serve(index: int, factory: Callable[[], SubEnv], arrays: SharedArrays, pipe: Connection) -> None:
+    """Make an environment, then do with it what the parent asks for until that closes the pipe."""
+    desk = _Desk(factory(), index, arrays, pipe)
+    pipe.send(Began({}))
+    desk.serve()
+
+
+def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Connection) -> None:
     # Ctrl-C and SIGTERM go to the whole process group; the parent needs the workers to save their state.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -142,9 +152,7 @@ def _work(
     logging.getLogger("gymlab").handlers.clear()
     parent_end.close()
     try:
-        desk = _Desk(factory(), index, arrays, pipe)
-        pipe.send(Began({}))
-        desk.serve()
+        work(pipe)
     except EOFError:
         return  # The parent has gone.
     except GymlabError as error:

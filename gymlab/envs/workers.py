@@ -6,6 +6,7 @@ replaced; every other worker's answer is taken as usual.
 
 from __future__ import annotations
 
+import functools
 import logging
 import select
 import weakref
@@ -28,6 +29,7 @@ from gymlab.envs.worker import (
     SharedArrays,
     Stepped,
     Worker,
+    serve,
     shared_zeros,
 )
 from gymlab.errors import EnvironmentFailure
@@ -88,10 +90,13 @@ class AsyncVector(SubEnvVector):
 
     def _start_all(self) -> None:
         for index in range(self.num_envs):
-            self._workers.append(Worker(index, self._factories[index], self._arrays))
+            self._workers.append(self._worker(index))
             self._watch(index)
         for index in self._wait_for(range(self.num_envs), max(self._timeout, START_TIMEOUT)):
             self._replace(index, constructing=True)
+
+    def _worker(self, index: int) -> Worker:
+        return Worker(functools.partial(serve, index, self._factories[index], self._arrays))
 
     def _watch(self, index: int) -> None:
         descriptor = self._workers[index].pipe.fileno()
@@ -157,7 +162,7 @@ class AsyncVector(SubEnvVector):
         while index in self._lost:
             self.restarts.allow(self._names[index], self._lost[index].cause, constructing=constructing)
             del self._lost[index]
-            self._workers[index] = worker = Worker(index, self._factories[index], self._arrays)
+            self._workers[index] = worker = self._worker(index)
             self._watch(index)
             constructing = bool(self._wait_for([index], max(self._timeout, START_TIMEOUT)))
             if constructing or self._episode_indices[index] < 0:

@@ -37,7 +37,7 @@ class Report(Callback):
         )
         if loop.session.restarts.count:
             loop.monitor.notice(
-                f"Environments failed and were restarted {loop.session.restarts.count} times (tracebacks in run.log)."
+                f"Environments failed and were restarted {loop.session.restarts.count} times (why is in run.log)."
             )
         loop.monitor.flush()
         rows = read_metrics(self.run.dir / "metrics.csv")

@@ -78,7 +78,7 @@ class SyncVector(SubEnvVector):
         slot.truncated.fill(False)
         if self.action_mask is not None:
             self.action_mask = self.action_mask.copy()
-        step = Step(observations, reward, slot.terminated, slot.truncated)
+        step = Step(observations, reward, slot.terminated, slot.truncated, None, None, None, [], {})
         for index, (env, action) in enumerate(zip(self.envs, self._to_rows(actions), strict=True)):
             try:
                 observation, reward[index], terminated, truncated, info = env.step(action)

@@ -189,6 +189,10 @@ class Config(Frozen):
     """Divide the reward shown to the agent by the running deviation of the discounted return."""
     render_mode: str | None = None
     """Render mode of training environments."""
+    env_step_timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that an environment in a process of its own may take for a step or reset before it is restarted."""
+    env_restarts: Annotated[int, Field(ge=0)] = 100
+    """Failed environments that a run replaces before it gives up, counted anew on resume; 0: the first failure ends it."""
 
     # Budget
     max_env_steps: Annotated[int, Field(ge=1)] | None = None

@@ -60,7 +60,8 @@ def evaluate(
 ) -> EvaluationResult:
     """Play `episodes` episodes; with `seeds`, the same ones each time.
 
-    Each sub-environment has a fixed quota: taking the first episodes to finish would favour short ones.
+    Each sub-environment has a fixed quota: taking the first episodes to finish would favour short ones. Where the
+    environment fails in the middle of an episode, the next one is played instead.
     """
     count = environment.num_envs
     quota = np.full(count, episodes // count)
@@ -79,7 +80,7 @@ def evaluate(
         step = environment.step(action)
         observation = step.observation
         for episode in step.episodes:
-            if finished[episode.env_index] < quota[episode.env_index]:
+            if not episode.broken and finished[episode.env_index] < quota[episode.env_index]:
                 finished[episode.env_index] += 1
                 returns.append(episode.env_return)
                 lengths.append(episode.length)

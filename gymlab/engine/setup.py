@@ -6,7 +6,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from gymlab.engine.seeding import SeedTree
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
 from gymlab.envs import make_vector
+from gymlab.envs.restarts import Restarts
 from gymlab.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -51,12 +52,20 @@ class Session:
     workflow: Workflow
     scheduler: PhaseScheduler
     buffers: dict[str, Any]
-    stop_signal: StopSignal = field(default_factory=StopSignal)
+    restarts: Restarts
+    """What the failures of all environments of the run, for training and for evaluation, are counted by."""
+    stop_signal: StopSignal
 
     def make_evaluation_environment(self, purpose: str, episodes: int, render_mode: str | None = None) -> VectorEnv:
         """Environments with a seed stream of their own; as many as pay off, never more than episodes."""
         return evaluation_environment(
-            self.config, self.seeds, purpose, episodes, backend=self.environment.backend, render_mode=render_mode
+            self.config,
+            self.seeds,
+            purpose,
+            episodes,
+            backend=self.environment.backend,
+            render_mode=render_mode,
+            restarts=self.restarts,
         )
 
     def close(self) -> None:
@@ -72,14 +81,18 @@ def evaluation_environment(
     *,
     backend: str | None = None,
     render_mode: str | None = None,
+    restarts: Restarts | None = None,
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
     caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
     capped = config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
     if render_mode is not None:
-        return make_vector(capped, 1, seeds, purpose=purpose, backend="sync", render_mode=render_mode)
+        single = "async" if backend == "async" else "sync"
+        return make_vector(
+            capped, 1, seeds, purpose=purpose, backend=single, render_mode=render_mode, restarts=restarts
+        )
     width = MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
-    return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend)
+    return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend, restarts=restarts)
 
 
 def make_fabric(config: Config) -> Fabric:
@@ -156,7 +169,8 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
     fabric = make_fabric(config)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
-    environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend)
+    restarts = Restarts(config.env_restarts)
+    environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
     set_threads(config, environment.observation_space)
     counters, stop_signal = Counters(), StopSignal()
     workflow = bind_workflow(
@@ -183,6 +197,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         workflow,
         scheduler,
         buffers,
+        restarts,
         stop_signal,
     )
 

@@ -24,8 +24,10 @@ class EpisodeStatistics:
         self.best: float | None = None
 
     def update(self, episodes: Iterable[Episode]) -> None:
-        """Take in finished episodes."""
+        """Take in finished episodes; the return of a broken one says nothing about the agent."""
         for episode in episodes:
+            if episode.broken:
+                continue
             self.returns.append(episode.env_return)
             self.shaped_returns.append(episode.shaped_return)
             self.lengths.append(episode.length)

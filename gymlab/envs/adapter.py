@@ -21,24 +21,16 @@ from gymlab.envs.step import Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds, Slot, VectorEnv
 from gymlab.errors import EnvironmentFailure
 
-REPORT = "gymlab_episode"
-"""Key under which a sub-environment of ours tells of a finished episode."""
-UNKNOWN = -1
-"""Success of an episode whose environment does not tell."""
-NOT_INFO = ("final_obs", "final_info", "action_mask", REPORT)
+NOT_INFO = ("final_obs", "final_info", "action_mask")
 
 
 class GymnasiumVector(VectorEnv):
     """Adapter over a Gymnasium vector environment; ale-py's variant of SAME_STEP is understood too."""
 
+    backend = "native"
+
     def __init__(
-        self,
-        vector: gym.vector.VectorEnv,
-        spec: EnvironmentSpec,
-        seeds: Seeds,
-        purpose: str = "train",
-        *,
-        backend: str = "native",
+        self, vector: gym.vector.VectorEnv, spec: EnvironmentSpec, seeds: Seeds, purpose: str = "train"
     ) -> None:
         raw_space = vector.single_observation_space
         super().__init__(
@@ -48,7 +40,6 @@ class GymnasiumVector(VectorEnv):
             action_space=vector.single_action_space,
             raw_observation_space=raw_space,
         )
-        self.backend = backend
         self.resumable = False
         self.resume_note = f"{type(vector.unwrapped).__name__} resets by itself and gives no state to save."
         self.render_fps = float(vector.metadata.get("render_fps") or 30.0)
@@ -64,7 +55,6 @@ class GymnasiumVector(VectorEnv):
         self._check = FiniteCheck(spec.id, self._slots[0])
         self._dead = np.zeros(count, dtype=np.bool_)
         self._lengths = np.zeros(count, dtype=np.int64)
-        self._no_success = np.full(count, UNKNOWN)
         self._returns = np.zeros(count, dtype=np.float64)
         self._episode_indices = np.full(count, -1, dtype=np.int64)
 
@@ -80,7 +70,7 @@ class GymnasiumVector(VectorEnv):
         everywhere = np.ones(self.num_envs, dtype=np.bool_)
         self._begin(everywhere)
         self._dead.fill(False)
-        observations, infos = self._raw_reset(seed=self._reset_seed(everywhere))
+        observations, infos = self._vector.reset(seed=self._reset_seed(everywhere))
         self._resets += 1
         self._turn ^= 1
         self.observation[...] = self._flattener.batch(observations, self.num_envs)
@@ -100,7 +90,7 @@ class GymnasiumVector(VectorEnv):
         self._lengths[rows] = 0
         self._returns[rows] = 0.0
 
-    def _reset_seed(self, rows: np.ndarray) -> int | list[int | None]:
+    def _reset_seed(self, rows: np.ndarray) -> Any:
         # An int would seed environment i with seed + i, so that neighbours in the tree share episodes.
         if isinstance(self._vector.unwrapped, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv):
             return [
@@ -109,15 +99,9 @@ class GymnasiumVector(VectorEnv):
             ]
         return self._seeds.child("vector", self._resets).integer()
 
-    def _raw_reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        return self._vector.reset(**kwargs)
-
-    def _raw_step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        return self._vector.step(actions)
-
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment; rows that only reset come back with `valid` False."""
-        observations, reward, terminated, truncated, infos = self._raw_step(actions)
+        observations, reward, terminated, truncated, infos = self._vector.step(actions)
         self._turn ^= 1
         slot = self._slots[self._turn]
         batch = self._flattener.batch(observations, self.num_envs)
@@ -150,14 +134,14 @@ class GymnasiumVector(VectorEnv):
     def _end(self, slot: Slot, step: Step, ended: np.ndarray, batch: np.ndarray, infos: dict[str, Any]) -> None:
         slot.final_observation[ended] = self._final_rows(batch, ended, infos)
         step.final_observation = slot.final_observation
-        step.episodes = self._finished(ended, slot.terminated, infos)
+        step.episodes = self._finished(ended, slot.terminated)
         self.episode_counts[ended] += 1
         if self._mode is AutoresetMode.NEXT_STEP:
             return
         self._begin(ended)
         if self._mode is AutoresetMode.DISABLED:
             options = {"reset_mask": ended.copy()}
-            observations, reset_infos = self._raw_reset(seed=self._reset_seed(ended), options=options)
+            observations, reset_infos = self._vector.reset(seed=self._reset_seed(ended), options=options)
             self._resets += 1
             slot.observation[ended] = self._flattener.batch(observations, self.num_envs)[ended]
             self._take_mask(reset_infos)
@@ -176,22 +160,15 @@ class GymnasiumVector(VectorEnv):
         # ale-py gives one array for all environments, without a mask.
         return self._flattener.batch(final, self.num_envs)[ended]
 
-    def _finished(self, ended: np.ndarray, terminated: np.ndarray, infos: dict[str, Any]) -> list[Episode]:
-        source = infos.get("final_info", infos) if self._mode is AutoresetMode.SAME_STEP else infos
-        report = source.get(REPORT, {}) if isinstance(source, dict) else {}
-        own = report.get("env_return", self._returns)
-        shaped = report.get("shaped_return", self._returns)
-        lengths = report.get("length", self._lengths)
-        success = report.get("success", self._no_success)
+    def _finished(self, ended: np.ndarray, terminated: np.ndarray) -> list[Episode]:
         return [
             Episode(
                 int(index),
                 int(self._episode_indices[index]),
-                float(own[index]),
-                float(shaped[index]),
-                int(lengths[index]),
+                float(self._returns[index]),
+                float(self._returns[index]),
+                int(self._lengths[index]),
                 bool(terminated[index]),
-                None if success[index] == UNKNOWN else bool(success[index]),
             )
             for index in np.flatnonzero(ended)
         ]

@@ -16,10 +16,12 @@ from gymlab.config.schema import Config
 from gymlab.envs.adapter import GymnasiumVector
 from gymlab.envs.families import Family, family_of
 from gymlab.envs.native import NATIVE
+from gymlab.envs.restarts import Restarts
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
 from gymlab.envs.vector import EnvironmentSpec, Seeds, VectorEnv
-from gymlab.envs.workers import AsyncVector, WorkerEnv
+from gymlab.envs.worker import Failed, call_apart
+from gymlab.envs.workers import START_TIMEOUT, AsyncVector
 from gymlab.envs.wrappers import FrameSkipWrapper, FrameStack, ImageObservation, PixelObservationWrapper
 from gymlab.envs.wrappers.images import is_channel_last
 from gymlab.envs.wrappers.registry import WrapperContext, apply_wrappers, needs_shared_state, wrapper_classes
@@ -102,11 +104,13 @@ def make_vector(
     purpose: str = "train",
     backend: str | None = None,
     render_mode: str | None = None,
+    restarts: Restarts | None = None,
 ) -> VectorEnv:
     """`num_envs` environments behind the one step format; `backend` wins over the config's `vectorization_mode`.
 
     `auto` takes a native implementation where one fits, else measures a step of one environment: quick ones are stepped
     in this process, slow ones in processes of their own. The choice is `VectorEnv.backend`, to be stored and reused.
+    Environments of one run share its `restarts`.
     """
     plan = blueprint(config, seeds, purpose, render_mode)
     mode = backend or config.vectorization_mode
@@ -124,7 +128,14 @@ def make_vector(
     seconds = None
     if mode == "auto":
         mode, seconds = _choose(plan, num_envs)
-    vector = _make_async(plan, num_envs, seeds) if mode == "async" else _make_sync(plan, num_envs)
+    restarts = restarts or Restarts(config.env_restarts)
+    factories = [functools.partial(plan.make, index) for index in range(num_envs)]
+    vector: VectorEnv
+    if mode == "async":
+        _refuse_shared_state(config)
+        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, timeout=config.env_step_timeout)
+    else:
+        vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.measured_step_seconds = seconds
     return vector
 
@@ -163,22 +174,12 @@ def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
     return implementation(plan.spec, num_envs, seeds, plan.purpose, render_mode=plan.render_mode, **plan.env_kwargs)
 
 
-def _make_sync(plan: Blueprint, num_envs: int) -> SyncVector:
-    return SyncVector(plan.spec, [plan.make(index) for index in range(num_envs)])
-
-
-def _make_async(plan: Blueprint, num_envs: int, seeds: Seeds) -> AsyncVector:
-    sharing = _sharing_wrappers(plan.config)
+def _refuse_shared_state(config: Config) -> None:
+    sharing = _sharing_wrappers(config)
     if sharing:
         raise ConfigError(
             f"vectorization_mode: async is not possible with {sharing[0]}: its state is one for all. Use sync."
         )
-    factories = [functools.partial(_make_worker, plan, index) for index in range(num_envs)]
-    return AsyncVector(factories, plan.spec, seeds, plan.purpose)
-
-
-def _make_worker(plan: Blueprint, env_index: int) -> WorkerEnv:
-    return WorkerEnv(plan.make(env_index))
 
 
 def _sharing_wrappers(config: Config) -> list[str]:
@@ -189,8 +190,13 @@ def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
     """Sync or async, and the time of a step that decided it."""
     if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
         return "sync", None
-    seconds = measure_step_seconds(plan)
-    return ("async" if seconds > SLOW_STEP_SECONDS else "sync"), seconds
+    answer = call_apart(functools.partial(measure_step_seconds, plan), START_TIMEOUT)
+    if isinstance(answer, Failed):
+        if answer.own_error is not None:
+            raise answer.own_error(answer.cause)
+        logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, answer.cause)
+        return "async", None
+    return ("async" if answer > SLOW_STEP_SECONDS else "sync"), answer
 
 
 def measure_step_seconds(plan: Blueprint) -> float:

@@ -146,7 +146,8 @@ class NativeVector(VectorEnv):
             (self._clock - self._started[ended]).tolist(),
             terminated[ended].tolist(),
             repeat(None) if success is None else success.tolist(),
-            strict=success is not None,
+            repeat(False),
+            strict=False,
         )
         episodes = [Episode._make(row) for row in rows]
         self.episode_counts[ended] += 1

@@ -23,6 +23,8 @@ class Episode(NamedTuple):
     """Whether the task itself ended (True) or a time limit did (False)."""
     success: bool | None = None
     """Whether the goal was met, where the environment says so in `info["is_success"]`."""
+    broken: bool = False
+    """Whether the environment failed in the middle: its return says nothing about the agent."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ The stack, from the inside:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -103,18 +104,36 @@ class SubEnv(gym.Wrapper):
         return Episode(
             self.env_index,
             self.episode_index,
-            self._recorder.env_return,
+            self.env_return,
             self.shaped_return,
             self.length,
             bool(terminated),
             None if success is None else bool(success),
         )
 
-    def reseed(self, seeds: Seeds) -> None:
-        """Number episodes anew, from another tree of seeds."""
+    @property
+    def env_return(self) -> float:
+        """Sum of the environment's own reward in the open episode."""
+        return self._recorder.env_return
+
+    def abandon(self) -> Episode:
+        """The open episode as far as it came before the environment failed."""
+        self.episodes_finished += 1
+        return Episode(
+            self.env_index, self.episode_index, self.env_return, self.shaped_return, self.length, False, broken=True
+        )
+
+    def succeed(self, failed: SubEnv) -> None:
+        """Take the place of a failed environment: the next episode is the one after its last."""
+        self.number_from(failed._seeds, failed.episode_index, failed.episodes_finished)
+        for keeper, old in zip(self._keepers, failed._keepers, strict=True):
+            keeper.set_state(old.get_state())
+
+    def number_from(self, seeds: Seeds | None, episode_index: int = -1, episodes_finished: int = 0) -> None:
+        """Go on after episode `episode_index` of a tree of seeds; from its beginning unless told."""
         self._seeds = seeds
-        self.episode_index = -1
-        self.episodes_finished = 0
+        self.episode_index = episode_index
+        self.episodes_finished = episodes_finished
 
     def get_state(self) -> dict[str, Any]:
         """Which episode is open, its actions so far, and the state of wrappers that outlive an episode."""
@@ -126,15 +145,22 @@ class SubEnv(gym.Wrapper):
             "wrappers": {str(depth): keeper.get_state() for depth, keeper in enumerate(self._keepers)},
         }
 
-    def replay(self, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def replay(
+        self, state: dict[str, Any], after_step: Callable[[], None] = lambda: None
+    ) -> tuple[Any, dict[str, Any]]:
         """Play the open episode again up to where it was; returns its newest observation and info."""
         self.episode_index = int(state["episode_index"])
         self.episodes_finished = int(state["episodes_finished"])
+        if "actions" not in state:
+            raise EnvironmentFailure(
+                f"Environment {self.env_index} had failed in episode {self.episode_index} when it was saved."
+            )
         observation, info = self._begin()
         discrete = isinstance(self.action_space, gym.spaces.Discrete)
         actions = np.asarray(state["actions"])
         for position, action in enumerate(actions.tolist() if discrete else actions):
             observation, _, terminated, truncated, info = self.step(action)
+            after_step()
             if terminated or truncated:
                 raise EnvironmentFailure(
                     f"The replay of episode {self.episode_index} of environment {self.env_index} ended at step "
@@ -146,7 +172,7 @@ class SubEnv(gym.Wrapper):
 
     def restore_wrappers(self, state: dict[str, Any]) -> None:
         """Give wrappers their state back: after all environments have replayed, since some share theirs."""
-        for depth, keeper in enumerate(self._keepers):
+        for depth, keeper in enumerate(self._keepers if "wrappers" in state else ()):
             keeper.set_state(state["wrappers"][str(depth)])
 
 

@@ -3,66 +3,71 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.restarts import Restarts, construct, trace_of
 from gymlab.envs.step import Episode, Step
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds, Slot, VectorEnv
-from gymlab.errors import ConfigError, EnvironmentFailure
+from gymlab.envs.subvector import SubEnvVector, action_splitter, names_of, replay
+from gymlab.envs.vector import EnvironmentSpec, Seeds
+from gymlab.errors import GymlabError
 
 logger = logging.getLogger(__name__)
 
 
-class SyncVector(VectorEnv):
+class SyncVector(SubEnvVector):
     """A plain loop over sub-environments that resets a finished one in the same step."""
 
     backend = "sync"
 
-    def __init__(self, spec: EnvironmentSpec, envs: list[SubEnv]) -> None:
-        first = envs[0]
-        super().__init__(
-            spec=spec,
-            num_envs=len(envs),
-            observation_space=first.observation_space,
-            action_space=first.action_space,
-            raw_observation_space=first.raw_observation_space,
-        )
-        self.envs = envs
-        self._slots = (Slot(self.num_envs, self.observation_space), Slot(self.num_envs, self.observation_space))
-        self._turn = 0
-        self._check = FiniteCheck(spec.id, self._slots[0])
+    def __init__(
+        self, factories: Sequence[Callable[[], SubEnv]], spec: EnvironmentSpec, purpose: str, restarts: Restarts
+    ) -> None:
+        names = names_of(spec, purpose, len(factories))
+        self.envs = [construct(factory, name, restarts) for factory, name in zip(factories, names, strict=True)]
+        super().__init__(spec, names, self.envs[0], restarts)
+        self._factories = factories
         self._to_rows = action_splitter(self.action_space)
-        self.render_fps = render_fps(first)
-
-    @property
-    def observation(self) -> np.ndarray:
-        """[N, ...] the newest observation."""
-        return self._slots[self._turn].observation
 
     def reset(self, seeds: Seeds | None = None) -> np.ndarray:
         """Begin a new episode everywhere; with `seeds`, with numbering anew from that tree."""
         if seeds is not None:
             for env in self.envs:
-                env.reseed(seeds)
+                env.number_from(seeds)
             self.episode_counts.fill(0)
         self._turn ^= 1
         self.action_mask = None
-        for index, env in enumerate(self.envs):
-            self._place(index, *env.reset())
+        for index in range(self.num_envs):
+            self._begin(index)
+        self.restarts.proved = True
         self._check.first(self.observation)
         return self.observation
 
+    def _begin(self, index: int) -> None:
+        """The next episode of an environment; one that cannot begin it is replaced."""
+        while True:
+            try:
+                observation, info = self.envs[index].reset()
+                break
+            except GymlabError:
+                raise
+            except Exception as error:  # An environment may raise anything.
+                self._replace(index, trace_of(error))
+        self._place(index, observation, info)
+
     def _place(self, index: int, observation: Any, info: dict[str, Any]) -> None:
-        self._slots[self._turn].observation[index] = observation
-        mask = info.get("action_mask")
-        if mask is not None:
-            if self.action_mask is None:
-                self.action_mask = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
-            self.action_mask[index] = mask
+        self.observation[index] = observation
+        self._take_mask(index, info)
+
+    def _replace(self, index: int, cause: str) -> None:
+        self.restarts.allow(self._names[index], cause)
+        failed = self.envs[index]
+        self.envs[index] = construct(self._factories[index], self._names[index], self.restarts)
+        self.envs[index].succeed(failed)
+        _close_failed(failed)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment."""
@@ -73,52 +78,49 @@ class SyncVector(VectorEnv):
         slot.truncated.fill(False)
         if self.action_mask is not None:
             self.action_mask = self.action_mask.copy()
-        final_observation: np.ndarray | None = None
-        episodes: list[Episode] = []
-        infos: dict[str, Any] = {}
+        step = Step(observations, reward, slot.terminated, slot.truncated, None, None, None, [], {})
         for index, (env, action) in enumerate(zip(self.envs, self._to_rows(actions), strict=True)):
-            observation, reward[index], terminated, truncated, info = env.step(action)
+            try:
+                observation, reward[index], terminated, truncated, info = env.step(action)
+            except GymlabError:
+                raise
+            except Exception as error:  # An environment may raise anything.
+                self._fail(step, index, action, error)
+                continue
             if info:
-                self._merge(infos, index, info)
+                self._merge(step.info, index, info)
             if terminated or truncated:
-                slot.terminated[index] = terminated
-                slot.truncated[index] = not terminated
-                final_observation = slot.final_observation
-                final_observation[index] = observation
-                episodes.append(env.finish(terminated, info))
-                self.episode_counts[index] += 1
-                self._place(index, *env.reset())
+                self._end(step, index, observation, terminated, info)
             else:
                 observations[index] = observation
                 if self.action_mask is not None:
                     self.action_mask[index] = info["action_mask"]
-        step = Step(
-            observations,
-            reward,
-            slot.terminated,
-            slot.truncated,
-            final_observation,
-            None,
-            self.action_mask,
-            episodes,
-            infos,
-        )
-        self._check(step, lambda index: self._position(index, episodes))
+        step.action_mask = self.action_mask
+        self._check(step, lambda index: self._position(index, step.episodes))
         return step
+
+    def _end(self, step: Step, index: int, observation: Any, terminated: bool, info: dict[str, Any]) -> None:
+        step.terminated[index] = terminated
+        step.truncated[index] = not terminated
+        step.final_observation = self._slots[self._turn].final_observation
+        step.final_observation[index] = observation
+        step.episodes.append(self.envs[index].finish(terminated, info))
+        self.episode_counts[index] += 1
+        self.restarts.whole_episode(self._names[index])
+        self._begin(index)
+
+    def _fail(self, step: Step, index: int, action: Any, error: Exception) -> None:
+        cause = trace_of(error)
+        self._refuse_wrong_action(index, action, cause)
+        self._cut_off(step, index, self.envs[index].abandon())
+        self._replace(index, cause)
+        self._begin(index)
 
     def _position(self, index: int, episodes: list[Episode]) -> tuple[int, int]:
         for episode in episodes:
             if episode.env_index == index:
                 return episode.episode_index, episode.length
         return self.envs[index].episode_index, self.envs[index].length
-
-    def _merge(self, infos: dict[str, Any], index: int, info: dict[str, Any]) -> None:
-        for key, value in info.items():
-            if key == "action_mask":
-                continue
-            if key not in infos:
-                infos[key] = [None] * self.num_envs
-            infos[key][index] = value
 
     def get_state(self) -> dict[str, Any]:
         """The open episode of each environment, and the observation that its replay must reach."""
@@ -129,20 +131,23 @@ class SyncVector(VectorEnv):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Replay the open episodes. One that does not reach the saved observation is left for a fresh episode."""
-        expected = state["observation"]
-        if len(expected) != self.num_envs:
-            raise ConfigError(
-                f"The saved state of {self.spec.id} has {len(expected)} environments, this one {self.num_envs}."
-            )
         self.action_mask = None
-        saved = [state["environments"][str(index)] for index in range(self.num_envs)]
-        if saved[0]["episode_index"] < 0:
-            return  # Saved before the first reset: nothing has begun.
-        for index, env in enumerate(self.envs):
-            self._place(index, *replay(env, saved[index], expected[index], self.spec.id))
-            self.episode_counts[index] = env.episodes_finished
-        for env, one in zip(self.envs, saved, strict=True):
-            env.restore_wrappers(one)
+        saved = self._saved_environments(state)
+        for index, one in enumerate(saved):
+            try:
+                observation, info, complaint = replay(self.envs[index], one, state["observation"][index])
+            except GymlabError:
+                raise
+            except Exception as error:  # An environment may raise anything.
+                self._replace(index, trace_of(error))
+                self._begin(index)
+            else:
+                self._place(index, observation, info)
+                if complaint:
+                    logger.warning("%s: %s Continuing from a fresh episode.", self.spec.id, complaint)
+            self.episode_counts[index] = self.envs[index].episodes_finished
+        for index, one in enumerate(saved):
+            self.envs[index].restore_wrappers(one)
 
     def render(self) -> np.ndarray | None:
         """Environment 0, or None when it was made without rendering."""
@@ -157,34 +162,8 @@ class SyncVector(VectorEnv):
             env.close()
 
 
-def replay(env: SubEnv, state: dict[str, Any], expected: np.ndarray, env_id: str) -> tuple[Any, dict[str, Any]]:
-    """Bring an environment back to a saved state; where it cannot repeat itself, say so and begin its next episode."""
+def _close_failed(env: SubEnv) -> None:
     try:
-        observation, info = env.replay(state)
-    except EnvironmentFailure as error:
-        logger.warning("%s: %s Continuing from a fresh episode.", env_id, error)
-        return env.reset()
-    if not np.array_equal(np.asarray(observation, dtype=expected.dtype), expected):
-        logger.warning(
-            "%s: the replay of episode %d of environment %d gave another observation than before, so the environment "
-            "does not repeat itself from the same seed. Continuing from a fresh episode.",
-            env_id,
-            env.episode_index,
-            env.env_index,
-        )
-        return env.reset()
-    return observation, info
-
-
-def action_splitter(space: gym.Space) -> Callable[[np.ndarray], Iterable[Any]]:
-    """How a batch of actions is handed out: Python ints for Discrete, rows of a private copy otherwise."""
-    if isinstance(space, gym.spaces.Discrete):
-        return lambda actions: np.asarray(actions).reshape(-1).tolist()
-    dtype = space.dtype
-    # The copy lets an environment and the replay log keep the rows.
-    return lambda actions: np.array(actions, dtype=dtype)
-
-
-def render_fps(env: gym.Env) -> float:
-    """Frames a second that the environment was made for."""
-    return float(env.metadata.get("render_fps") or 30.0)
+        env.close()
+    except Exception as error:  # What failed before may fail at its end too, and nobody needs it any more.
+        logger.info("Closing a failed environment: %s", error)

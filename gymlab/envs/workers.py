@@ -1,223 +1,322 @@
 """Sub-environments in processes of their own, for environments slow enough to pay for the way there and back.
 
-Observations come back through shared memory. A worker that fails or falls silent ends the step with an error that
-carries its traceback; what should then happen to its episode is decided by the caller of `AsyncVector.step`.
+Observations come back through shared memory, the rest through a pipe each. A worker that dies, raises or falls silent is
+replaced; every other worker's answer is taken as usual.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
-import signal
+import functools
+import logging
+import select
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.adapter import REPORT, UNKNOWN, GymnasiumVector
+from gymlab.envs.restarts import Restarts, construct
+from gymlab.envs.step import Episode, Step
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.sync import replay
+from gymlab.envs.subvector import SubEnvVector, action_splitter, names_of
 from gymlab.envs.vector import EnvironmentSpec, Seeds
-from gymlab.errors import ConfigError, EnvironmentFailure
+from gymlab.envs.worker import (
+    CLOSE_TIMEOUT,
+    Alive,
+    Began,
+    Failed,
+    Restored,
+    SharedArrays,
+    Stepped,
+    Worker,
+    serve,
+    shared_zeros,
+)
+from gymlab.errors import EnvironmentFailure
+
+logger = logging.getLogger(__name__)
 
 STEP_TIMEOUT = 60.0
 """Seconds that a worker may take for one step or reset."""
-CLOSE_TIMEOUT = 2.0
+START_TIMEOUT = 120.0
+"""Seconds that making an environment may take, at the least."""
 
 
-class WorkerEnv(gym.Wrapper):
-    """A sub-environment in a worker: tells of finished episodes in `info`, and restores itself there."""
-
-    env: SubEnv
-
-    def __init__(self, env: SubEnv) -> None:
-        super().__init__(env)
-        if multiprocessing.parent_process() is not None:
-            # Ctrl-C and SIGTERM go to the whole process group; the parent needs the workers to save their state.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step; at the end of an episode its statistics go with the info."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
-            episode = self.env.finish(terminated, info)
-            report = {
-                "env_return": episode.env_return,
-                "shaped_return": episode.shaped_return,
-                "length": episode.length,
-                "success": UNKNOWN if episode.success is None else int(episode.success),
-            }
-            info = {**info, REPORT: report}
-        return observation, reward, terminated, truncated, info
-
-    def save_state(self) -> dict[str, Any]:
-        """The state of the sub-environment."""
-        return self.env.get_state()
-
-    def restore(self, state: dict[str, Any], expected: np.ndarray, env_id: str) -> tuple[Any, Any, int, int]:
-        """Replay the open episode; returns observation, action mask, number of the episode and episodes finished."""
-        observation, info = replay(self.env, state, expected, env_id)
-        self.env.restore_wrappers(state)
-        return observation, info.get("action_mask"), self.env.episode_index, self.env.episodes_finished
-
-
-class WorkerPool(gym.vector.AsyncVectorEnv):
-    """Gymnasium's worker processes, with the worker's traceback in the error and a close that cannot hang."""
-
-    def call_each(self, name: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of each environment with arguments of its own."""
-        for pipe, values in zip(self.parent_pipes, arguments, strict=True):
-            pipe.send(("_call", (name, values, {})))
-        answers = [pipe.recv() for pipe in self.parent_pipes]
-        self._raise_if_errors([success for _, success in answers])
-        return [answer for answer, _ in answers]
-
-    def call_first(self, name: str) -> Any:
-        """Call a method of environment 0 only."""
-        self.parent_pipes[0].send(("_call", (name, (), {})))
-        answer, success = self.parent_pipes[0].recv()
-        self._raise_if_errors([success] + [True] * (self.num_envs - 1))
-        return answer
-
-    def dead_workers(self) -> dict[int, int | None]:
-        """Exit codes of the workers that have ended, by number. A pipe breaks a moment before its process has ended."""
-        ended = multiprocessing.connection.wait([process.sentinel for process in self.processes], CLOSE_TIMEOUT)
-        for process in self.processes:
-            if process.sentinel in ended:
-                process.join()
-        return {index: process.exitcode for index, process in enumerate(self.processes) if not process.is_alive()}
-
-    def _raise_if_errors(self, successes: Any) -> None:
-        failures = self.num_envs - sum(successes)
-        if failures == 0:
-            return
-        reports = [self.error_queue.get() for _ in range(failures)]
-        traces = "\n".join(f"Environment {index}:\n{_tail(trace)}" for index, _, _, trace in reports)
-        raise EnvironmentFailure(f"{failures} environment worker(s) failed.\n{traces}")
-
-    def close_extras(self, timeout: float | None = CLOSE_TIMEOUT, terminate: bool = False) -> None:
-        """Ask the workers to end, and kill those that do not."""
-        for pipe, process in zip(self.parent_pipes, self.processes, strict=True):
-            if pipe is not None and not pipe.closed and process.is_alive():
-                with _ignoring_broken_pipes():
-                    pipe.send(("close", None))
-        for pipe, process in zip(self.parent_pipes, self.processes, strict=True):
-            process.join(0.0 if terminate else timeout)
-            if process.is_alive():
-                process.kill()
-                process.join()
-            if pipe is not None:
-                pipe.close()
-
-
-class AsyncVector(GymnasiumVector):
+class AsyncVector(SubEnvVector):
     """One process for each sub-environment, resetting in the same step."""
+
+    backend = "async"
 
     def __init__(
         self,
-        factories: Sequence[Callable[[], WorkerEnv]],
+        factories: Sequence[Callable[[], SubEnv]],
         spec: EnvironmentSpec,
         seeds: Seeds,
-        purpose: str = "train",
+        purpose: str,
+        restarts: Restarts,
         *,
         timeout: float = STEP_TIMEOUT,
     ) -> None:
-        # Forked workers know what plugins registered in this process; elsewhere Gymnasium's default has to do.
-        context = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-        self._pool = WorkerPool(
-            factories, context=context, copy=False, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
-        )
-        super().__init__(self._pool, spec, seeds, purpose, backend="async")
-        self.resumable = True
-        self.resume_note = ""
+        names = names_of(spec, purpose, len(factories))
+        # Made here to know its spaces, and to have its modules imported before the workers are forked.
+        example = construct(factories[0], names[0], restarts)
+        super().__init__(spec, names, example, restarts)
+        self.render_mode = example.render_mode
+        example.close()
+        self._factories = factories
         self._timeout = timeout
+        self._to_rows = action_splitter(self.action_space)
+        self._seeds = seeds
+        self._episode_indices = np.full(self.num_envs, -1, dtype=np.int64)
+        self._arrays = self._share_arrays()
+        self._poller = select.poll()
+        self._by_descriptor: dict[int, int] = {}
+        self._lost: dict[int, Failed] = {}
+        self._workers: list[Worker] = []
         # Workers ignore SIGTERM, by which multiprocessing would end them at exit: an unclosed pool is closed before.
-        self._finalizer = weakref.finalize(self, self._pool.close, terminate=True)
+        self._finalizer = weakref.finalize(self, _close_all, self._workers, 0.0)
+        self._start_all()
 
-    def _reseed(self, seeds: Seeds) -> None:
-        super()._reseed(seeds)
-        with self._watched():
-            self._pool.call("reseed", seeds)
+    def _share_arrays(self) -> SharedArrays:
+        for slot in self._slots:
+            slot.observation = shared_zeros(slot.observation.shape, slot.observation.dtype)
+            slot.final_observation = shared_zeros(slot.final_observation.shape, slot.final_observation.dtype)
+        first, second = self._slots
+        return SharedArrays(
+            (first.observation, second.observation),
+            (first.final_observation, second.final_observation),
+            shared_zeros((self.num_envs, 3), np.float64),
+        )
 
-    def _raw_reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        with self._watched():
-            self._pool.reset_async(**kwargs)
-            return self._pool.reset_wait(self._timeout)
+    def _start_all(self) -> None:
+        for index in range(self.num_envs):
+            self._workers.append(self._worker(index))
+            self._watch(index)
+        for index in self._wait_for(range(self.num_envs), max(self._timeout, START_TIMEOUT)):
+            self._replace(index, constructing=True)
 
-    def _raw_step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        with self._watched():
-            self._pool.step_async(actions)
-            return self._pool.step_wait(self._timeout)
+    def _worker(self, index: int) -> Worker:
+        return Worker(functools.partial(serve, index, self._factories[index], self._arrays))
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            yield
-        except multiprocessing.TimeoutError as error:
-            silent = [index for index, pipe in enumerate(self._pool.parent_pipes) if not pipe.poll(0)]
-            raise EnvironmentFailure(
-                f"{self.spec.id}: environment worker(s) {silent} did not answer within {self._timeout:g} s."
-            ) from error
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            dead = self._pool.dead_workers()
-            raise EnvironmentFailure(
-                f"{self.spec.id}: environment worker(s) died, exit codes {dead} (-9: killed, often for lack of memory)."
-            ) from error
+    def _watch(self, index: int) -> None:
+        descriptor = self._workers[index].pipe.fileno()
+        self._by_descriptor[descriptor] = index
+        self._poller.register(descriptor, select.POLLIN)
+
+    def _answers(self, pending: set[int], timeout: float) -> list[tuple[int, Any]]:
+        """What has arrived. When nobody of the `pending` has answered for `timeout` seconds, all of them are given up."""
+        events = self._poller.poll(timeout * 1000)
+        if not events:
+            silent = Failed(f"it did not answer within {timeout:g} s.")
+            return [(index, self._lose(index, silent)) for index in sorted(pending)]
+        answers = []
+        for descriptor, _ in events:
+            index = self._by_descriptor[descriptor]
+            answer = self._workers[index].receive()
+            if type(answer) is Failed:
+                self._lose(index, answer)
+            answers.append((index, answer))
+        return answers
+
+    def _lose(self, index: int, failed: Failed) -> Failed:
+        """Give a worker up; it is replaced when the next step or reset needs it."""
+        worker = self._workers[index]
+        descriptor = worker.pipe.fileno()
+        self._poller.unregister(descriptor)
+        del self._by_descriptor[descriptor]
+        worker.kill()
+        if failed.own_error is not None:
+            raise failed.own_error(failed.cause)
+        self._lost[index] = failed
+        return failed
+
+    def _wait_for(
+        self,
+        indices: Iterable[int],
+        timeout: float,
+        take: Callable[[int, Any], bool] = lambda index, answer: True,
+    ) -> list[int]:
+        """Hand every answer to `take` until it has said of each environment that this was all; returns who failed."""
+        pending = set(indices)
+        failed = []
+        while pending:
+            for index, answer in self._answers(pending, timeout):
+                if type(answer) is Failed:
+                    # One that dies after its answer is found out by the next step.
+                    if index in pending:
+                        pending.remove(index)
+                        failed.append(index)
+                elif type(answer) is not Alive and take(index, answer):
+                    pending.remove(index)
+        return sorted(failed)
+
+    def _ask(self, messages: Callable[[int], tuple[Any, ...]]) -> list[int]:
+        """Send a message to every worker that is there; returns their numbers."""
+        asked = [index for index in range(self.num_envs) if index not in self._lost]
+        for index in asked:
+            self._workers[index].send(messages(index))
+        return asked
+
+    def _replace(self, index: int, *, constructing: bool = False) -> None:
+        """Start another worker in the place of a lost one, with the next episode unless nothing has begun yet."""
+        while index in self._lost:
+            self.restarts.allow(self._names[index], self._lost[index].cause, constructing=constructing)
+            del self._lost[index]
+            self._workers[index] = worker = self._worker(index)
+            self._watch(index)
+            constructing = bool(self._wait_for([index], max(self._timeout, START_TIMEOUT)))
+            if constructing or self._episode_indices[index] < 0:
+                continue
+            numbering = (self._seeds, int(self._episode_indices[index]), int(self.episode_counts[index]))
+            self._episode_indices[index] += 1
+            worker.send(("number_from", *numbering))
+            worker.send(("reset", self._turn))
+            self._wait_for([index], self._timeout, self._began)
+
+    def _began(self, index: int, answer: Began) -> bool:
+        self._take_mask(index, answer.info)
+        return True
+
+    def reset(self, seeds: Seeds | None = None) -> np.ndarray:
+        """Begin a new episode everywhere; with `seeds`, with numbering anew from that tree."""
+        if seeds is not None:
+            self._seeds = seeds
+            self._episode_indices.fill(-1)
+            self.episode_counts.fill(0)
+            self._ask(lambda index: ("number_from", seeds))
+        self._turn ^= 1
+        self.action_mask = None
+        self._episode_indices += 1
+        self._wait_for(self._ask(lambda index: ("reset", self._turn)), self._timeout, self._began)
+        for index in sorted(self._lost):
+            self._replace(index)
+        self.restarts.proved = True
+        self._check.first(self.observation)
+        return self.observation
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Take one action in each environment."""
+        self._turn ^= 1
+        turn, slot = self._turn, self._slots[self._turn]
+        slot.terminated.fill(False)
+        slot.truncated.fill(False)
+        if self.action_mask is not None:
+            self.action_mask = self.action_mask.copy()
+        step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated)
+        rows = self._to_rows(actions)
+        if len(rows) != self.num_envs:
+            raise ValueError(f"{len(rows)} actions for {self.num_envs} environments")
+        lost = sorted(self._lost)
+        asked = self._ask(lambda index: ("step", turn, rows[index]))
+        lost += self._wait_for(asked, self._timeout, lambda index, answer: self._take(step, index, answer))
+        for index in lost:
+            if not (step.terminated[index] or step.truncated[index]):
+                self._refuse_wrong_action(index, rows[index], self._lost[index].cause)
+                self._cut_off(step, index, self._broken_episode(index))
+            self._replace(index)
+        # Answers come in any order; what is made of them must not depend on it.
+        step.episodes.sort()
+        step.action_mask = self.action_mask
+        self._check(step, lambda index: self._position(index, step.episodes))
+        return step
+
+    def _take(self, step: Step, index: int, answer: Stepped | Began) -> bool:
+        if isinstance(answer, Began):
+            return self._began(index, answer)
+        step.reward[index], info, episode = answer
+        if info:
+            self._merge(step.info, index, info)
+        if episode is None:
+            self._take_mask(index, info)
+            return True
+        step.terminated[index] = episode.terminated
+        step.truncated[index] = not episode.terminated
+        step.final_observation = self._slots[self._turn].final_observation
+        step.episodes.append(episode)
+        self.episode_counts[index] += 1
+        self._episode_indices[index] += 1
+        self.restarts.whole_episode(self._names[index])
+        return False
+
+    def _broken_episode(self, index: int) -> Episode:
+        env_return, shaped_return, length = self._arrays.progress[index].tolist()
+        return Episode(
+            index, int(self._episode_indices[index]), env_return, shaped_return, int(length), False, broken=True
+        )
+
+    def _position(self, index: int, episodes: list[Episode]) -> tuple[int, int]:
+        for episode in episodes:
+            if episode.env_index == index:
+                return episode.episode_index, episode.length
+        return int(self._episode_indices[index]), int(self._arrays.progress[index, 2])
 
     def get_state(self) -> dict[str, Any]:
         """The open episode of each environment, and the observation that its replay must reach."""
-        with self._watched():
-            states = self._pool.call("save_state")
+        # What remains of an environment whose worker is found dead here: its numbering.
+        states: dict[int, dict[str, Any]] = {
+            index: {"episode_index": int(episode), "episodes_finished": int(self.episode_counts[index])}
+            for index, episode in enumerate(self._episode_indices)
+        }
+
+        def take(index: int, answer: dict[str, Any]) -> bool:
+            states[index] = answer
+            return True
+
+        self._wait_for(self._ask(lambda index: ("save",)), self._timeout, take)
         return {
-            "environments": {str(index): state for index, state in enumerate(states)},
+            "environments": {str(index): state for index, state in states.items()},
             "observation": self.observation.copy(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Replay the open episodes in their workers; what the sync backend saved is understood as well."""
-        expected = state["observation"]
-        if len(expected) != self.num_envs:
-            raise ConfigError(
-                f"The saved state of {self.spec.id} has {len(expected)} environments, this one {self.num_envs}."
-            )
-        saved = [state["environments"][str(index)] for index in range(self.num_envs)]
-        if saved[0]["episode_index"] < 0:
-            return  # Saved before the first reset: nothing has begun.
-        with self._watched():
-            answers = self._pool.call_each(
-                "restore", [(one, expected[index], self.spec.id) for index, one in enumerate(saved)]
-            )
         self.action_mask = None
-        for index, (observation, mask, episode, finished) in enumerate(answers):
-            self.observation[index] = observation
-            self._episode_indices[index] = episode
-            self.episode_counts[index] = finished
-            self._lengths[index] = len(saved[index]["actions"])
-            if mask is not None:
-                present = np.arange(self.num_envs) == index
-                self._take_mask({"action_mask": np.tile(mask, (self.num_envs, 1)), "_action_mask": present})
+        saved = self._saved_environments(state)
+        if not saved:
+            return
+        for index, one in enumerate(saved):
+            self._episode_indices[index] = one["episode_index"]
+            self.episode_counts[index] = one["episodes_finished"]
+        expected = state["observation"]
+        asked = self._ask(lambda index: ("restore", self._turn, saved[index], expected[index]))
+        self._wait_for(asked, self._timeout, self._restored)
+        for index in sorted(self._lost):
+            self._replace(index)
+
+    def _restored(self, index: int, answer: Restored) -> bool:
+        self._episode_indices[index] = answer.episode_index
+        self._take_mask(index, answer.info)
+        if answer.complaint:
+            logger.warning("%s: %s Continuing from a fresh episode.", self.spec.id, answer.complaint)
+        return True
 
     def render(self) -> np.ndarray | None:
         """Environment 0, or None when it was made without rendering."""
-        if self._pool.render_mode is None:
+        if self.render_mode is None:
             return None
-        with self._watched():
-            frame = self._pool.call_first("render")
-        return None if frame is None else np.asarray(frame)
+        frame: np.ndarray | None = None
+
+        def take(index: int, answer: np.ndarray | None) -> bool:
+            nonlocal frame
+            frame = answer
+            return True
+
+        if 0 not in self._lost:
+            self._workers[0].send(("render",))
+            self._wait_for([0], self._timeout, take)
+        if 0 in self._lost:
+            raise EnvironmentFailure(f"{self._names[0]} cannot be drawn: {self._lost[0].cause}")
+        return frame
+
+    def close(self) -> None:
+        """End the processes."""
+        self._finalizer.detach()
+        _close_all(self._workers, CLOSE_TIMEOUT)
 
 
-@contextmanager
-def _ignoring_broken_pipes() -> Iterator[None]:
-    try:
-        yield
-    except (BrokenPipeError, ConnectionResetError):
-        # The worker ended between the look at it and the message.
-        return
-
-
-def _tail(trace: str, lines: int = 20) -> str:
-    return "\n".join(trace.strip().splitlines()[-lines:])
+def _close_all(workers: list[Worker], timeout: float) -> None:
+    """Ask the workers to end, and kill those that do not."""
+    for worker in workers:
+        worker.send(("close",))
+    for worker in workers:
+        worker.close(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,7 +18,8 @@ from rich.text import Text
 
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import EPOCH, episode_return
-from gymlab.metrics.runlog import checkpoint_lines_enabled
+from gymlab.metrics.redact import redact_text
+from gymlab.metrics.runlog import LOGGER, checkpoint_lines_enabled
 from gymlab.metrics.styles import MetricStyles, load_styles
 from gymlab.metrics.table import MetricsTable, format_value
 
@@ -66,6 +68,8 @@ class ConsoleSink(Sink):
         self._waiting: list[Mapping[str, float]] = []
         self._next_draw = -float("inf")
         self._closed = False
+        self._warnings = _WarningHandler(self.notice)
+        LOGGER.addHandler(self._warnings)
 
     def log(self, row: Mapping[str, float], env_steps: int) -> None:
         """Take an epoch; draw it if it is time."""
@@ -125,6 +129,7 @@ class ConsoleSink(Sink):
     def close(self) -> None:
         """Draw a last time and give the terminal back."""
         self._closed = True
+        LOGGER.removeHandler(self._warnings)
         if self._live is not None:
             self.progress.phase = ""
             self._take_in()
@@ -166,6 +171,18 @@ class ConsoleSink(Sink):
                 improved = " (best so far)" if label == "evaluation" and self.table.histories[name].improved else ""
                 parts.append(f"{label} {format_value(row[name], self.styles[name])}{improved}")
         return "  ".join(parts)
+
+
+class _WarningHandler(logging.Handler):
+    """Shows what any module warns of; it is in run.log anyway."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the message with its secrets blanked."""
+        self._show(redact_text(record.getMessage()))
 
 
 class Progress:

@@ -21,6 +21,12 @@ def test_evaluation_falls_on_multiples_after_the_warm_up(warmup, every, expected
     assert [epoch for epoch in range(1, 101) if callback.is_due(epoch)][: len(expected)] == expected
 
 
+def test_broken_episodes_say_nothing_about_the_agent():
+    statistics = EpisodeStatistics()
+    statistics.update([episode(3.0), episode(900.0)._replace(broken=True), episode(5.0)])
+    assert statistics.metrics() == {"ep_rew/mean": 4.0, "ep_rew/last": 5.0, "ep_len/mean": 10.0, "ep_rew/best": 5.0}
+
+
 class Loop:
     def __init__(self, episodes=()):
         self.statistics = EpisodeStatistics()

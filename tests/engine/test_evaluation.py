@@ -62,3 +62,24 @@ def test_a_time_limit_keeps_what_was_finished():
     result = evaluate(Still(), LengthsEnvironment(2), 1000, deterministic=True, time_limit=0.0)
     assert result.n == 1
     assert not result.complete
+
+
+class BrokenEnvironment(LengthsEnvironment):
+    """Every other episode of sub-environment 1 breaks off with a return of 100."""
+
+    def step(self, actions):
+        step = super().step(actions)
+        step.episodes = [
+            episode._replace(env_return=100.0, broken=True)
+            if episode.env_index == 1 and episode.episode_index % 2 == 0
+            else episode
+            for episode in step.episodes
+        ]
+        return step
+
+
+def test_broken_episodes_are_left_out_and_others_played_instead():
+    result = evaluate(Still(), BrokenEnvironment(3), 6, deterministic=True)
+    assert sorted(result.returns) == [1, 1, 2, 2, 3, 3]
+    assert sorted(result.lengths) == [1, 1, 2, 2, 3, 3]
+    assert result.complete

@@ -1,5 +1,7 @@
 """All three autoreset modes, and ale-py's own, give the same valid rows (pitfalls A1, A2, A4, A6)."""
 
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs.adapter import GymnasiumVector
+from gymlab.envs.restarts import Restarts
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
 from gymlab.envs.vector import EnvironmentSpec, VectorEnv
@@ -41,11 +44,12 @@ def make(kind: str, seeds, **options) -> VectorEnv:
     if kind == "ale-py":
         return adapted(AutoresetMode.SAME_STEP, seeds, AlePyStyle, **options)
     if kind == "sync":
-        recorders = [EpisodeRecorder(Counting(shift, **options), None) for shift in SHIFTS]
-        return SyncVector(
-            SPEC,
-            [SubEnv(env, env, seeds=seeds, purpose="train", env_index=index) for index, env in enumerate(recorders)],
-        )
+
+        def make_one(index: int) -> SubEnv:
+            env = EpisodeRecorder(Counting(SHIFTS[index], **options), None)
+            return SubEnv(env, env, seeds=seeds, purpose="train", env_index=index)
+
+        return SyncVector([partial(make_one, index) for index in range(len(SHIFTS))], SPEC, "train", Restarts())
     return adapted(AutoresetMode[kind], seeds, **options)
 
 

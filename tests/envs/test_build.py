@@ -53,7 +53,7 @@ def test_auto_stays_in_this_process_when_there_is_nothing_to_share(config, slow,
 
 
 def test_a_stored_choice_is_reused_without_measuring(config, slow, monkeypatch):
-    monkeypatch.setattr(build, "measure_step_seconds", lambda plan: pytest.fail("measured again"))
+    monkeypatch.setattr(build, "call_apart", lambda *arguments: pytest.fail("measured again"))
     assert backend_of(config(slow), monkeypatch=monkeypatch, backend="sync") == ("sync", None)
 
 

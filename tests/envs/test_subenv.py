@@ -35,7 +35,7 @@ def test_an_episode_knows_its_place():
     for _ in range(4):
         env.step(1)
     episode = env.finish(terminated=True, info={"is_success": True})
-    assert episode == (3, 0, 10.0, 10.0, 4, True, True)
+    assert episode == (3, 0, 10.0, 10.0, 4, True, True, False)
     env.reset()
     assert env.episode_index == 1
     assert env.episodes_finished == 1

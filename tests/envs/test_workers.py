@@ -1,18 +1,16 @@
-"""Processes: the same rows as in one process, exact resume, and errors that carry what happened in the worker."""
+"""Processes: the same rows as in one process, and exact resume. What happens when one fails is in test_restarts.py."""
 
 import os
 import signal
-import time
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from counting_env import Counting, step_often
+from counting_env import step_often
 
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import make_vector
 from gymlab.envs.workers import AsyncVector
-from gymlab.errors import ConfigError, EnvironmentFailure
+from gymlab.errors import ConfigError
 
 
 @pytest.fixture
@@ -82,62 +80,12 @@ def test_action_masks_and_new_seeds(workers, config, seeds):
             np.testing.assert_array_equal(step.action_mask, expected.action_mask)
 
 
-class Failing(Counting):
-    """Fails, falls silent or dies at step 2 of environment 1."""
-
-    how = "raise"
-
-    def step(self, action):
-        if action == 2 and Failing.how == "raise":
-            raise ZeroDivisionError("the gears are stuck")
-        if action == 2 and Failing.how == "sleep":
-            time.sleep(60)
-        if action == 2 and Failing.how == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().step(action)
-
-
-@pytest.fixture
-def failing(workers):
-    gym.register("Failing-v0", entry_point=Failing)
-    yield lambda: workers("Failing-v0")
-    gym.registry.pop("Failing-v0")
-
-
-def test_a_failing_worker_tells_its_traceback(failing):
-    Failing.how = "raise"
-    vector = failing()
-    vector.reset()
-    with pytest.raises(EnvironmentFailure, match=r"(?s)Environment 1:.*in step.*the gears are stuck"):
-        vector.step(np.array([0, 2]))
-
-
-def test_a_silent_worker_is_named_after_the_timeout(failing):
-    Failing.how = "sleep"
-    vector = failing()
-    vector._timeout = 0.3
-    vector.reset()
-    with pytest.raises(EnvironmentFailure, match=r"worker\(s\) \[1\] did not answer within 0.3 s"):
-        vector.step(np.array([0, 2]))
-    start = time.monotonic()
-    vector.close()
-    assert time.monotonic() - start < 10
-
-
-def test_a_dead_worker_is_named(failing):
-    Failing.how = "die"
-    vector = failing()
-    vector.reset()
-    with pytest.raises(EnvironmentFailure, match=r"died, exit codes \{1: -9\}"):
-        vector.step(np.array([0, 2]))
-
-
 def test_workers_outlive_the_interrupt_that_stops_the_parent(workers):
     vector = workers()
     vector.reset()
-    for process in vector._pool.processes:
-        os.kill(process.pid, signal.SIGINT)
-        os.kill(process.pid, signal.SIGTERM)
+    for worker in vector._workers:
+        os.kill(worker.process.pid, signal.SIGINT)
+        os.kill(worker.process.pid, signal.SIGTERM)
     step_often(vector, 2)
     assert vector.get_state()["environments"]["1"]["actions"].tolist() == [0, 0]
 
@@ -145,7 +93,7 @@ def test_workers_outlive_the_interrupt_that_stops_the_parent(workers):
 def test_close_ends_the_processes(workers):
     vector = workers()
     vector.close()
-    assert not any(process.is_alive() for process in vector._pool.processes)
+    assert not any(worker.process.is_alive() for worker in vector._workers)
 
 
 def test_rendering_comes_from_environment_0(config):

@@ -1,4 +1,5 @@
 import io
+import logging
 
 import pytest
 from rich.console import Console
@@ -189,4 +190,23 @@ def test_an_alert_is_one_line_in_a_pipe_and_a_block_on_a_terminal():
     ]
     sink, _, output = make(terminal=True, quiet=True)
     sink.alert(ALERT)
+    assert output.getvalue() == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_warnings_of_any_module_are_shown_without_their_secrets(terminal, monkeypatch):
+    sink, _, output = make(terminal)
+    logger = logging.getLogger("gymlab.envs.anything")
+    logger.warning("environment %d failed with api_key=sk-1234567890abcdef1234", 3)
+    sink.close()
+    logger.warning("too late")
+    assert "environment 3 failed" in output.getvalue()
+    assert "1234567890abcdef" not in output.getvalue()
+    assert "too late" not in output.getvalue()
+
+
+def test_quiet_keeps_warnings_to_the_log():
+    sink, _, output = make(terminal=False, quiet=True)
+    logging.getLogger("gymlab").warning("nothing to see")
+    sink.close()
     assert output.getvalue() == ""

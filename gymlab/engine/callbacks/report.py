@@ -36,6 +36,10 @@ class Report(Callback):
             seconds=loop.training_seconds,
             result=result,
         )
+        if loop.session.restarts.count:
+            loop.monitor.notice(
+                f"Environments failed and were restarted {loop.session.restarts.count} times (why is in run.log)."
+            )
         loop.monitor.flush()
         rows = read_metrics(self.run.dir / "metrics.csv")
         curve = learning_curve(

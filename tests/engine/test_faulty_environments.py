@@ -1,0 +1,103 @@
+"""A training goes on and learns although its environments crash and freeze, in training and in evaluation."""
+
+import os
+import time
+
+import gymnasium as gym
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+import gymlab
+from gymlab.errors import EnvironmentFailure
+
+SETTINGS = {
+    "algo": "ppo",
+    "vectorization_mode": "async",
+    "n_envs": 8,
+    "n_steps": 32,
+    "batch_size": 256,
+    "n_epochs": 20,
+    "gamma": 0.98,
+    "gae_lambda": 0.8,
+    "policy_lr": "lin_0.001",
+    "clip_range": "lin_0.2",
+    "ent_coef": 0.0,
+    "eval_freq_epochs": 40,
+    "eval_episodes": 16,
+    "max_env_steps": 60_000,
+    "seed": 1,
+    "quiet": True,
+    "video": False,
+}
+
+
+class CrashingCartPole(CartPoleEnv):
+    """Raises in one step of 2500, and ends its process in as many."""
+
+    def step(self, action):
+        chance = self.np_random.random()
+        if chance < 4e-4:
+            raise RuntimeError("the simulator lost its connection")
+        if chance < 8e-4:
+            os._exit(3)
+        return super().step(action)
+
+
+class FreezingCartPole(CartPoleEnv):
+    """Falls silent in one step of 2500."""
+
+    def step(self, action):
+        if self.np_random.random() < 4e-4:
+            time.sleep(3600)
+        return super().step(action)
+
+
+class BrokenCartPole(CartPoleEnv):
+    """Never comes to the end of an episode."""
+
+    def step(self, action):
+        if self.np_random.random() < 0.5:
+            raise RuntimeError("the cart has no wheels")
+        return super().step(action)
+
+
+@pytest.fixture(autouse=True)
+def environments():
+    kinds = (CrashingCartPole, FreezingCartPole, BrokenCartPole)
+    for kind in kinds:
+        gym.register(f"{kind.__name__}-v0", entry_point=kind, max_episode_steps=500, reward_threshold=475)
+    yield
+    for kind in kinds:
+        gym.registry.pop(f"{kind.__name__}-v0")
+
+
+@pytest.mark.learns
+@pytest.mark.parametrize("env_id", ["CrashingCartPole-v0", "FreezingCartPole-v0"])
+def test_a_crashing_and_a_freezing_cartpole_are_learned(tmp_path, env_id):
+    timeout = {"env_step_timeout": 1.0} if env_id == "FreezingCartPole-v0" else {}
+    run = gymlab.train(env_id, runs_dir=tmp_path, **SETTINGS, **timeout)
+    assert run.result["mean"] >= 475
+    assert run.result["n"] == 16
+    log = (run.dir / "run.log").read_text()
+    restarts = log.count("failed and is restarted")
+    assert restarts >= 3
+    assert f"{env_id}: train environment" in log
+    assert f"restarted {restarts} times" in (run.dir / "report.md").read_text()
+    if env_id == "CrashingCartPole-v0":
+        assert log.count("Traceback") == 1
+        assert "its process ended with exit code 3" in log
+    else:
+        assert "it did not answer within 1 s" in log
+
+
+def test_an_environment_that_never_works_ends_the_run_and_says_what_to_do(tmp_path):
+    with pytest.raises(EnvironmentFailure, match=r"(?s)no wheels.*5 times in a row.*Mend the environment"):
+        gymlab.train("BrokenCartPole-v0", runs_dir=tmp_path, **SETTINGS)
+    (run_dir,) = (path for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink())
+    assert gymlab.engine.run.Run(run_dir).status == "crashed"
+
+
+def test_an_environment_that_fails_while_it_is_timed_gets_a_process_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(CrashingCartPole, "step", lambda self, action: os._exit(4))
+    with pytest.raises(EnvironmentFailure, match=r"its process ended with exit code 4"):
+        gymlab.train("CrashingCartPole-v0", runs_dir=tmp_path, **{**SETTINGS, "vectorization_mode": "auto"})

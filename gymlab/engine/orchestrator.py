@@ -92,7 +92,8 @@ class Orchestrator:
                 for callback in self.callbacks:
                     callback.on_phase_end(self, self.scheduler.phase_ended)
                 self.monitor.set_phase(self._phase_name)
-            if self.stop_signal.requested:
+            # Several processes stop together, at an epoch's end: there is nothing half done then that only one of them saves.
+            if self.stop_signal.requested and (self.processes == 1 or self.epoch_began is None):
                 self.request_stop(f"stopped by {self.stop_signal.name}")
             if self.processes > 1:
                 # The first process evaluates and is sent signals: the others stop when it does.

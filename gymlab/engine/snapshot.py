@@ -56,20 +56,28 @@ def take(loop: Orchestrator) -> dict[str, Any]:
 
 def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     """Put a fresh loop exactly where the checkpoint was written."""
+    restore_shared(loop, checkpoint)
     workflow, state = loop.workflow, checkpoint.read_state()
-    load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
-    for name, saved in checkpoint.read_part("optimizer").items():
-        workflow.optimizers[name].load_state_dict(saved)
     loop.session.environment.set_state(checkpoint.read_part("envs")["train"])
     for name, saved in checkpoint.read_part("buffers").items():
         loop.buffers[name].set_state(saved)
     workflow.set_state(checkpoint.read_part("workflow"))
     workflow.context.controller_manager.set_states(checkpoint.read_part("controllers"))
+    loop.statistics.set_state(state["statistics"])
+    loop.recorder.set_state(state["pending_metrics"])
+    _set_random_states(checkpoint.read_part("rng"))
+
+
+def restore_shared(loop: Orchestrator, checkpoint: Checkpoint) -> None:
+    """Take from a checkpoint what all processes of a training have in common; environments and randomness stay a process's own."""
+    workflow, state = loop.workflow, checkpoint.read_state()
+    load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
+    for name, saved in checkpoint.read_part("optimizer").items():
+        workflow.optimizers[name].load_state_dict(saved)
     for name, value in asdict(Counters(**state["counters"])).items():
         setattr(loop.counters, name, value)
     loop.scheduler.set_state(state["phase"])
     loop.hyperparameters.set_state(state["hyperparameters"])
-    loop.statistics.set_state(state["statistics"])
     for callback in loop.callbacks:
         saved = state.get("callbacks", {}).get(type(callback).__name__)
         if saved:
@@ -78,8 +86,6 @@ def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     loop.seconds_before = state["seconds"]
     loop.epoch_began = state["epoch_began"]
     loop.epoch_ending = state.get("epoch_ending", False)
-    loop.recorder.set_state(state["pending_metrics"])
-    _set_random_states(checkpoint.read_part("rng"))
 
 
 def _random_states() -> dict[str, Any]:

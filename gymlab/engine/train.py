@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from gymlab.config import dump, from_dict
@@ -29,7 +29,7 @@ from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.resume import changed_settings, rewind, split_tunable, write_config
 from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, versions
 from gymlab.engine.setup import Session, prepare
-from gymlab.engine.snapshot import restore
+from gymlab.engine.snapshot import restore, restore_shared
 from gymlab.engine.workflow import find_workflow
 from gymlab.errors import NonFiniteError
 from gymlab.metrics.monitor import Monitor
@@ -87,8 +87,9 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
     changes = changed_settings(before, config)
     session = prepare(config, backend=run.record.get("backend"))
     try:
-        # Of several processes of one training only the first writes to the run.
-        with disk_watched(run), run_lock(run.dir) if session.fabric.is_global_zero else nullcontext():
+        if not session.fabric.is_global_zero:
+            return _train_beside(session, resumed=True)
+        with disk_watched(run), run_lock(run.dir):
             checkpoint = run.checkpoints.find(which)
             if asked:
                 ask(run.dir, config, asked, BY_RESUME)
@@ -99,19 +100,27 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
             sitting = {"time": time.time(), "from": checkpoint.path.name}
             run.update_record(**lost, resumed=[*record.get("resumed", []), sitting])
             told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
+            if session.fabric.world_size > 1:
+                session.fabric.broadcast(str(checkpoint.path))
+                told.append("The first process goes on where it was; the others begin with fresh episodes.")
             return _train_in(run, session, [*notices, *told], checkpoint)
     finally:
         session.close()
 
 
-def _train_beside(session: Session) -> Run:
+def _train_beside(session: Session, *, resumed: bool = False) -> Run:
     """What the further processes of a distributed training do: the same steps, and nothing on disk or screen."""
-    run = Run(Path(session.fabric.broadcast("")))
+    # The first process says where the run is or, to go on with one, from which of its checkpoints.
+    told = Path(session.fabric.broadcast(""))
+    run = Run(told.parents[1] if resumed else told)
     with Monitor([]) as monitor, session.stop_signal:
-        if session.config.init_from_run is not None:
-            _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
         callbacks = [LiveChanges(None), Schedules(), Plateau(session.config.plateau_interventions)]
-        Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints).run()
+        loop = Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints)
+        if resumed:
+            restore_shared(loop, Checkpoint(told))
+        elif session.config.init_from_run is not None:
+            _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
+        loop.run()
     return run
 
 

@@ -26,6 +26,12 @@ def test_two_processes_leave_one_run_and_share_the_budget(tmp_path):
     assert run.metrics["train/cnt/env_steps"] == [512, 1024, 1536, 2048]
     assert run.metrics["train/cnt/vec_steps"][-1] == 128
     assert [value is not None for value in run.metrics["val/roll/ep_rew/mean"]] == [False, True, False, True]
+    longer = [*command[:4], "--resume", "both", *command[5:], "max_env_steps=3072"]
+    done = subprocess.run(longer, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert run.metrics["train/cnt/env_steps"] == [512, 1024, 1536, 2048, 2560, 3072]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["@last", "both"]
+    assert "the others begin with fresh episodes" in (run.dir / "report.md").read_text()
 
 
 def test_a_change_reaches_every_process_in_the_same_epoch(tmp_path):

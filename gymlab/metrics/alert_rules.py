@@ -47,6 +47,8 @@ TRAIN_RETURN = episode_return("train")
 VAL_RETURN = episode_return("val")
 
 
+NOT_JUDGED = ("sys/", "train/alerts/")
+"""Metrics whose bounds are for the table only: the clock's, and the alerts themselves."""
 IDS_OF_BOUNDS: dict[tuple[str, str], str] = {
     (APPROX_KL, "min"): "kl_low",
     (APPROX_KL, "max"): "kl_high",
@@ -258,7 +260,7 @@ class Bounds(Rule):
     def _watch(self, name: str) -> _Watched | None:
         style = self.styles[name]
         watched = None
-        if not name.startswith("sys/") and not (style.min is None and style.max is None):
+        if not name.startswith(NOT_JUDGED) and not (style.min is None and style.max is None):
             low = -float("inf") if style.min is None else style.min
             watched = _Watched(low, float("inf") if style.max is None else style.max)
         self._watched[name] = watched

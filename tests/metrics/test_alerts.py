@@ -83,6 +83,7 @@ def test_bounds_are_held_against_the_mean_of_five_points():
     assert fired(name, [-0.1] * 9) == [(5, "out_of_bounds")]
     assert fired("somebody/elses/metric", [1e9] * 9) == []
     assert fired("sys/own", [math.nan] * 9) == []
+    assert fired("train/alerts/kl_high", [1.0] * 9) == []
 
 
 def test_the_message_has_the_figures():

@@ -60,8 +60,8 @@ class Change:
     def to_line(self) -> str:
         """The change as a line of the log."""
         data = asdict(self)
-        data["from"] = data.pop("before")
-        return json.dumps(data, allow_nan=False) + "\n"
+        first = {key: data.pop(key) for key in ("time", "epoch", "env_steps", "name")}
+        return json.dumps({**first, "from": data.pop("before"), **data}, allow_nan=False) + "\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Change:
@@ -109,7 +109,8 @@ class ChangeLog:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 os.ftruncate(descriptor, os.pread(descriptor, size, 0).rfind(b"\n") + 1)
-            os.write(descriptor, lines)
+            while lines:
+                lines = lines[os.write(descriptor, lines) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -155,4 +155,4 @@ def test_a_kill_at_any_instant_of_saving_leaves_a_whole_checkpoint(tmp_path):
         assert (checkpoint.read_model()["policy.weight"] == epoch).all()
         assert checkpoint.read_part("workflow") == {"epoch": epoch}
         newest = epoch
-    assert newest > 20
+    assert newest > 3

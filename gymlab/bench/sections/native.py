@@ -59,12 +59,12 @@ def measure(plan: Plan, env_ids: Sequence[str] = ENVIRONMENTS, counts: Sequence[
             ratio, turns = median_ratio(native, reference, RATE), ratios(native, reference, RATE)
             data[name] = {"native": native.median(RATE), "gymnasium": reference.median(RATE), "ratio": ratio}
             data[name] |= {"ratios": turns, "errors": answer[name].errors}
-            spread = f"{min(turns):.1f} to {max(turns):.1f}" if turns else "–"
+            spread = f"{number(min(turns))} to {number(max(turns))}" if turns else "–"
             rates = (number(data[name][contender]) for contender in ("native", "gymnasium"))
             lines.append([env_id, str(count), *rates, times(ratio), spread])
             if count in GOALS:
-                checks.append(Check(f"{name}: times Gymnasium's SyncVectorEnv", ratio, GOALS[count]))
-    columns = ["environment", "envs", "native", "gymnasium sync", "ratio", "range of ratio"]
+                checks.append(Check(f"{name}, ratio", ratio, GOALS[count]))
+    columns = ["environment", "envs", "native", "gymnasium sync", "ratio", "range"]
     note = "; ".join([NOTE, *failed])
     return Section(
         "native", [Table("Native environments against Gymnasium's SyncVectorEnv", columns, lines, note)], data, checks

@@ -64,12 +64,20 @@ def steps(job: dict[str, Any]) -> dict[str, Any]:
     return time_steps(job["env_id"], job["num_envs"], job["backend"], job["seed"], job["seconds"])
 
 
+def race(job: dict[str, Any]) -> dict[str, Any]:
+    """Step rates of a native environment and of Gymnasium's, turn by turn."""
+    from gymlab.bench.step_rates import race as take_turns
+
+    return dict(take_turns(job["env_id"], job["num_envs"], job["seed"], job["seconds"], job["repeats"]))
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
     "parts": parts,
     "overhead": overhead,
     "steps": steps,
+    "race": race,
 }
 
 

@@ -156,10 +156,7 @@ def _obstacle_to_native(plan: Blueprint) -> str:
         if plan.family.has_vector(env_id) and plan.render_mode is None:
             return ""
         return "it has no vector version."
-    unknown = set(plan.env_kwargs) - implementation.options
-    if unknown:
-        return f"the native version does not know env_kwargs {sorted(unknown)}."
-    return ""
+    return implementation.obstacle(plan.env_kwargs)
 
 
 def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:

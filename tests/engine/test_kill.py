@@ -27,14 +27,17 @@ COMMON = {
 ROLLOUTS = {"n_envs": 2, "n_steps": 64, "batch_size": 64, "n_epochs": 4, "max_env_steps": 72 * 128}
 KINDS = {
     "ppo, native": ("CartPole-v1:ppo", {**ROLLOUTS, "normalize_obs": "rolling"}),
-    "ppo, replayed": ("Acrobot-v1:ppo", ROLLOUTS),
+    "ppo, replayed": ("Acrobot-v1:ppo", {**ROLLOUTS, "vectorization_mode": "sync"}),
     "ppo, workers": ("Acrobot-v1:ppo", {**ROLLOUTS, "vectorization_mode": "async"}),
     "reinforce, native": ("CartPole-v1:reinforce", {**ROLLOUTS, "unfinished": "bootstrap"}),
     "reinforce, replayed": (
         "CartPole-v1:reinforce",
         {**ROLLOUTS, "unfinished": "bootstrap", "vectorization_mode": "sync"},
     ),
-    "q_learning, replayed": ("FrozenLake-v1:q_learning", {"n_envs": 2, "n_steps": 64, "max_env_steps": 72 * 128}),
+    "q_learning, replayed": (
+        "FrozenLake-v1:q_learning",
+        {"n_envs": 2, "n_steps": 64, "max_env_steps": 72 * 128, "vectorization_mode": "sync"},
+    ),
 }
 
 

@@ -174,7 +174,7 @@ def test_resume_goes_on_in_the_same_run(cli, tmp_path, tiny):
         (["--resume", "one", "CartPole-v1:ppo"], "experiment"),
         (["--resume", "one", "--seeds", "0-1"], "--seeds"),
         (["--epoch", "3"], "--resume"),
-        (["--resume", "one", "gamma=0.5"], "gamma cannot change"),
+        (["--resume", "one", "optimizer=sgd"], "optimizer cannot change"),
         (["--resume", "one", "--seed", "5"], "seed cannot change"),
         (["--resume", "nothing"], "No run 'nothing'"),
     ],

@@ -28,6 +28,7 @@ class EpisodeRecorder(gym.Wrapper):
         self.env_return = 0.0
         self.steps = 0
         self._limit = max_episode_steps
+        self._inner_repeat: Callable[[Any, int], tuple[Any, ...]] | None = getattr(env, "repeat", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with empty sums."""
@@ -43,6 +44,26 @@ class EpisodeRecorder(gym.Wrapper):
         if self.steps == self._limit:
             truncated = True
         return observation, reward, terminated, truncated, info
+
+    def repeat(self, action: Any, count: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action `count` times or until the episode ends, and sum the rewards.
+
+        An environment that is quicker when it repeats by itself (an emulator need not draw what nobody sees) offers
+        `repeat(action, count)`, which gives what `step` gives and the number of steps taken.
+        """
+        if self._inner_repeat is not None:
+            most = count if self._limit is None else min(count, self._limit - self.steps)
+            observation, reward, terminated, truncated, info, taken = self._inner_repeat(action, most)
+            self.env_return += reward
+            self.steps += taken
+            return observation, reward, terminated, truncated or self.steps == self._limit, info
+        total = 0.0
+        for _ in range(count):
+            observation, reward, terminated, truncated, info = self.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
 
 
 class SubEnv(gym.Wrapper):

@@ -27,6 +27,11 @@ class FrameSkipWrapper(gym.Wrapper):
                 f"FrameSkipWrapper: skip is {skip!r}; expected a count >= 1 or [lo, hi] with 1 <= lo <= hi."
             )
         self._low, self._high = int(low), int(high)
+        self._repeat = getattr(env, "repeat", None) or self._step_by_step
+        fps = env.metadata.get("render_fps")
+        if fps:
+            # One picture a step: a video plays as fast as the environment was meant to.
+            self.metadata = {**env.metadata, "render_fps": fps / ((low + high) / 2)}
         self._generator = np.random.default_rng()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -40,6 +45,9 @@ class FrameSkipWrapper(gym.Wrapper):
         count = self._low
         if self._high > self._low:
             count = int(self._generator.integers(self._low, self._high + 1))
+        return self._repeat(action, count)
+
+    def _step_by_step(self, action: Any, count: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total = 0.0
         for _ in range(count):
             observation, reward, terminated, truncated, info = self.env.step(action)

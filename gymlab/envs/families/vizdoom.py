@@ -8,11 +8,10 @@ termination.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,11 +19,12 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.families import Family, register_family
+from gymlab.envs.buttons import ButtonActions, ButtonSets
+from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-PIP_LINE = "pip install 'gymlab[vizdoom]'"
+EXTRA = "gymlab[vizdoom]"
 SCENARIOS_DIR = "VIZDOOM_SCENARIOS_DIR"
 """Environment variable: a folder whose .cfg and .wad files are taken before those of the package."""
 
@@ -35,7 +35,7 @@ class Scenario:
 
     threshold: float | None = None
     has_goal: bool = False
-    """Whether an episode that ends with the player alive has reached what it was for."""
+    """Whether an episode that ends with a reward and the player alive has reached what it was for."""
     fallback: str = ""
     """Config of the package to use where there is none of the scenario's own name."""
     doom_map: str = ""
@@ -71,13 +71,9 @@ VARIABLES = {"health": "HEALTH", "ammo": "SELECTED_WEAPON_AMMO", "weapon": "SELE
 class VizDoomEnv(gym.Env):
     """One game. The observation is the screen, [height, width, 3]; `info` holds the game's variables.
 
-    A step is one tic (35 a second). Actions by `actions`:
-        discrete      0 nothing, then one button each, in the order of the scenario's config
-        combinations  every set of at most `max_buttons` buttons, as one Discrete
-        multi_binary  each button on its own
-        [[...], ...]  a Discrete over lists of button names
-    Buttons that take a number (the `*_DELTA` ones) are left alone. With `game_variables` the observation is a dict of
-    `screen` and `game_variables`, to be used with `obs_type: vector`.
+    A step is one tic (35 a second). Actions press buttons in one of the ways of `ButtonActions`; those that take a number
+    (the `*_DELTA` ones) are left alone. With `game_variables` the observation is a dict of `screen` and
+    `game_variables`, to be used with `obs_type: vector`.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 35}
@@ -86,7 +82,7 @@ class VizDoomEnv(gym.Env):
         self,
         config_path: Path,
         *,
-        actions: str | Sequence[Sequence[str]] = "discrete",
+        actions: ButtonSets = "discrete",
         max_buttons: int = 2,
         game_variables: bool = False,
         screen_resolution: str | None = None,
@@ -107,13 +103,12 @@ class VizDoomEnv(gym.Env):
         self._has_goal = has_goal
         self._tells = _variables(game)
         self._listed = [variable.name.lower() for variable in game.get_available_game_variables()]
-        buttons = game.get_available_buttons()
-        names = [button.name for button in buttons]
-        self.buttons = [name for name in names if not name.endswith("_DELTA")]
-        """Names of the buttons that actions press."""
-        self._places = [names.index(name) for name in self.buttons]
+        names = [button.name for button in game.get_available_buttons()]
+        self.buttons = ButtonActions([name for name in names if not name.endswith("_DELTA")], actions, max_buttons)
+        """What actions press."""
+        self.action_space = self.buttons.space
+        self._places = [names.index(name) for name in self.buttons.names]
         self._count = len(names)
-        self._table, self.action_space = _actions(self.buttons, actions, max_buttons)
         shape = (game.get_screen_height(), game.get_screen_width(), 3)
         self._screen = np.zeros(shape, dtype=np.uint8)
         self._with_variables = game_variables
@@ -122,13 +117,8 @@ class VizDoomEnv(gym.Env):
             listed = gym.spaces.Box(-np.inf, np.inf, (len(self._listed),), np.float32)
             self.observation_space = gym.spaces.Dict({"game_variables": listed, "screen": self.observation_space})
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def pressed(self, action: Any) -> list[str]:
-        """Names of the buttons that an action presses."""
-        return [name for name, on in zip(self.buttons, self._switches(action), strict=True) if on]
-
-    def _switches(self, action: Any) -> Any:
-        return action if self._table is None else self._table[int(action)]
+        self.pressed: list[str] = []
+        """Buttons that the newest step pressed."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; the game's own generator is seeded each time."""
@@ -138,13 +128,20 @@ class VizDoomEnv(gym.Env):
             self._game.new_episode()
         else:
             self._start()
-        return self._look(), self._info(finished=False)
+        return self._look(), self._info(won=False)
 
     def _start(self) -> None:
         """Start the program, in a folder of its own: it leaves its settings wherever it runs."""
         self._folder = tempfile.TemporaryDirectory(prefix="gymlab-vizdoom-")
-        with contextlib.chdir(self._folder.name):
-            self._game.init()
+        package = vizdoom()
+        try:
+            with contextlib.chdir(self._folder.name):
+                self._game.init()
+        except package.FileDoesNotExistException as error:
+            raise EnvironmentFailure(
+                f"ViZDoom cannot start: {str(error).rstrip('.')}. A scenario's .wad lies beside its .cfg: in the package, "
+                f"in ${SCENARIOS_DIR} or where env_kwargs.config_path points."
+            ) from error
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Press buttons for one tic."""
@@ -155,14 +152,15 @@ class VizDoomEnv(gym.Env):
         """Press buttons for `count` tics, of which only the last is drawn; ends with the number of tics played."""
         game = self._game
         # Plain floats: the game takes lists quickest.
-        pressed = [0.0] * self._count
-        for place, on in zip(self._places, self._switches(action), strict=True):
-            pressed[place] = float(on)
+        buttons = [0.0] * self._count
+        for place, on in zip(self._places, self.buttons.switches(action), strict=True):
+            buttons[place] = float(on)
+        self.pressed = self.buttons.pressed(action)
         before = game.get_episode_time()
-        reward = float(game.make_action(pressed, count))
+        reward = float(game.make_action(buttons, count))
         finished = game.is_episode_finished()
         played = max(1, min(count, game.get_episode_time() - before))
-        return self._look(), reward, finished, False, self._info(finished), played
+        return self._look(), reward, finished, False, self._info(finished and reward > 0), played
 
     def _look(self) -> Any:
         """The newest screen; a game that is over shows none, so the last one stays."""
@@ -174,11 +172,11 @@ class VizDoomEnv(gym.Env):
         values = [self._game.get_game_variable(self._tells[name]) for name in self._listed]
         return {"game_variables": np.array(values, dtype=np.float32), "screen": self._screen}
 
-    def _info(self, finished: bool) -> dict[str, Any]:
+    def _info(self, won: bool) -> dict[str, Any]:
         game = self._game
         info: dict[str, Any] = {name: game.get_game_variable(variable) for name, variable in self._tells.items()}
         if self._has_goal:
-            info["is_success"] = finished and not game.is_player_dead()
+            info["is_success"] = won and not game.is_player_dead()
         return info
 
     def render(self) -> Any:
@@ -195,13 +193,7 @@ class VizDoomEnv(gym.Env):
 
 def vizdoom() -> Any:
     """The package, or the pip line to run."""
-    try:
-        import vizdoom as package
-    except ImportError as error:
-        raise EnvironmentFailure(
-            f"VizDoom environments need a package that is not installed ({error}). Run: {PIP_LINE}"
-        ) from error
-    return package
+    return require("vizdoom", "A VizDoom environment", EXTRA)
 
 
 def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
@@ -242,37 +234,6 @@ def _resolution(text: str) -> Any:
     return found
 
 
-def _actions(buttons: list[str], actions: Any, most: int) -> tuple[np.ndarray | None, gym.Space]:
-    """Switches of the buttons by action, or None where an action is the switches themselves; and the space."""
-    count = len(buttons)
-    if actions == "multi_binary":
-        return None, gym.spaces.MultiBinary(count)
-    if actions == "discrete":
-        sets: list[tuple[int, ...]] = [(), *((index,) for index in range(count))]
-    elif actions == "combinations":
-        if not 1 <= most <= count:
-            raise ConfigError(f"env_kwargs.max_buttons is {most}; expected 1 to {count}, the number of buttons.")
-        sets = [chosen for size in range(most + 1) for chosen in itertools.combinations(range(count), size)]
-    elif isinstance(actions, Sequence) and not isinstance(actions, str) and actions:
-        sets = [tuple(_button(name, buttons) for name in chosen) for chosen in actions]
-    else:
-        raise ConfigError(
-            f"env_kwargs.actions is {actions!r}; expected discrete, combinations, multi_binary or lists of button names."
-        )
-    table = np.zeros((len(sets), count), dtype=np.int8)
-    for row, chosen in zip(table, sets, strict=True):
-        row[list(chosen)] = 1
-    return table, gym.spaces.Discrete(len(sets))
-
-
-def _button(name: str, buttons: list[str]) -> int:
-    if name not in buttons:
-        raise ConfigError(
-            f"env_kwargs.actions names the button {name!r}. {did_you_mean(name, buttons)} Known: {', '.join(buttons)}."
-        )
-    return buttons.index(name)
-
-
 def snake_case(name: str) -> str:
     """`DefendTheCenter` as the scenario's files are called: `defend_the_center`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
@@ -283,6 +244,7 @@ class VizDoomFamily(Family):
 
     name: ClassVar[str] = "vizdoom"
     prefixes: ClassVar[tuple[str, ...]] = ("VizDoom-",)
+    extra: ClassVar[str] = EXTRA
     options: ClassVar[tuple[str, ...]] = (
         *("config_path", "actions", "max_buttons", "game_variables", "screen_resolution", "settings"),
     )

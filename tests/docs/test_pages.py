@@ -99,7 +99,9 @@ def test_the_reference_has_a_line_for_each_wrapper():
     assert head == "| wrapper | arguments | what it does |"
     assert [line.split("`")[1] for line in lines] == list(EnvWrapperRegistry)
     by_name = {line.split("`")[1]: line for line in lines}
-    skip = "Repeats an action `skip` times, or a number of times drawn from [lo, hi] at each step, and sums the rewards."
+    skip = (
+        "Repeats an action `skip` times, or a number of times drawn from [lo, hi] at each step, and sums the rewards."
+    )
     assert by_name["FrameSkipWrapper"] == f"| `FrameSkipWrapper` | `skip=4` | {skip} |"
     assert "| `mapping` (required) |" in by_name["DiscreteActionSpaceRemapperWrapper"]
     assert "`noop_penalty=0.005`, `move_reward=0.002`" in by_name["VizDoom_RewardShaper"]

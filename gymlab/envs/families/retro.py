@@ -78,7 +78,7 @@ class RetroGame(gym.Wrapper):
             emulator.initial_state = emulator.em.get_state()
 
     @property
-    def render_mode(self) -> str | None:
+    def render_mode(self) -> str | None:  # type: ignore[override]
         """As asked for; the package would open a window where nothing was."""
         return self._render_mode
 

@@ -58,7 +58,15 @@ SCENARIOS = {
 """The scenarios that have a name here; others work by a file in the folder of scenarios or `config_path`."""
 
 SETTINGS = (
-    *("living_reward", "death_penalty", "map_exit_reward", "kill_reward", "secret_reward", "item_reward", "frag_reward"),
+    *(
+        "living_reward",
+        "death_penalty",
+        "map_exit_reward",
+        "kill_reward",
+        "secret_reward",
+        "item_reward",
+        "frag_reward",
+    ),
     *("hit_reward", "hit_taken_penalty", "damage_made_reward", "damage_taken_penalty", "health_reward", "armor_reward"),
     *("doom_skill", "doom_map", "episode_start_time", "render_hud", "render_weapon", "render_crosshair"),
     *("render_decals", "render_particles", "render_messages", "render_corpses", "render_screen_flashes"),
@@ -116,7 +124,6 @@ class VizDoomEnv(gym.Env):
         if game_variables:
             listed = gym.spaces.Box(-np.inf, np.inf, (len(self._listed),), np.float32)
             self.observation_space = gym.spaces.Dict({"game_variables": listed, "screen": self.observation_space})
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.pressed: list[str] = []
         """Buttons that the newest step pressed."""
 
@@ -131,11 +138,10 @@ class VizDoomEnv(gym.Env):
         return self._look(), self._info(won=False)
 
     def _start(self) -> None:
-        """Start the program, in a folder of its own: it leaves its settings wherever it runs."""
-        self._folder = tempfile.TemporaryDirectory(prefix="gymlab-vizdoom-")
+        """Start the program, in a folder that is gone at once: it would leave its settings wherever it runs."""
         package = vizdoom()
         try:
-            with contextlib.chdir(self._folder.name):
+            with tempfile.TemporaryDirectory(prefix="gymlab-vizdoom-") as folder, contextlib.chdir(folder):
                 self._game.init()
         except package.FileDoesNotExistException as error:
             raise EnvironmentFailure(
@@ -184,11 +190,8 @@ class VizDoomEnv(gym.Env):
         return self._screen.copy() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
-        """End the program and remove its folder."""
+        """End the program."""
         self._game.close()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
 
 def vizdoom() -> Any:
@@ -279,8 +282,7 @@ class VizDoomFamily(Family):
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One game; the program starts with the first reset."""
         scenario = _scenario(env_id)
-        own = {"has_goal": scenario.has_goal, "doom_map": scenario.doom_map}
-        return VizDoomEnv(**env_kwargs, **own, render_mode=render_mode)
+        return VizDoomEnv(**env_kwargs, has_goal=scenario.has_goal, doom_map=scenario.doom_map, render_mode=render_mode)
 
     def ids(self) -> Iterable[str]:
         """The scenarios by name."""

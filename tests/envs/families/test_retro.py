@@ -31,7 +31,7 @@ def test_an_unknown_game_names_the_nearest(config):
 
 
 def test_a_missing_rom_names_the_command(config):
-    with pytest.raises(EnvironmentFailure, match="python -m stable_retro.import <folder>"):
+    with pytest.raises(EnvironmentFailure, match=r"python -m stable_retro\.import <folder>"):
         make_vector(config("Retro/SuperMarioBros-Nes-v0"), 2, SeedTree(0))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
+import psutil
 import pytest
 
 from gymlab.engine.seeding import SeedTree
@@ -18,6 +19,7 @@ from gymlab.errors import ConfigError, EnvironmentFailure
 
 vizdoom = pytest.importorskip("vizdoom")
 SMALL = {"screen_resolution": "160x120"}
+PIXELS = {"frame_skip": 4, "frame_stack": 4, "grayscale_obs": True, "resize_obs": (84, 84)}
 
 
 @pytest.fixture
@@ -206,7 +208,9 @@ def test_own_scenarios_by_folder_and_by_path(doom, tmp_path, monkeypatch):
     env.reset(seed=0)
     assert [env.step(0)[3] for _ in range(7)] == [False] * 6 + [True]
     monkeypatch.delenv("VIZDOOM_SCENARIOS_DIR")
-    given = family_of("VizDoom-Basic-v0").env_kwargs("VizDoom-Basic-v0", {"config_path": str(tmp_path / "my_basic.cfg")})
+    given = family_of("VizDoom-Basic-v0").env_kwargs(
+        "VizDoom-Basic-v0", {"config_path": str(tmp_path / "my_basic.cfg")}
+    )
     assert family_of("VizDoom-Basic-v0").spec("VizDoom-Basic-v0", given).max_episode_steps == 7
 
 
@@ -219,10 +223,7 @@ def test_nothing_is_left_in_the_working_folder(doom, tmp_path, monkeypatch):
 
 
 def test_in_processes_and_resumed_by_replay(config):
-    fields = {
-        **{"vectorization_mode": "async", "frame_skip": 4, "frame_stack": 4, "resize_obs": (84, 84)},
-        **{"grayscale_obs": True, "env_kwargs": SMALL, "obs_type": "rgb"},
-    }
+    fields = {"vectorization_mode": "async", "env_kwargs": SMALL, "obs_type": "rgb", **PIXELS}
     actions = np.random.default_rng(1).integers(0, 4, (40, 2))
     with make_vector(config("VizDoom-Basic-v0", **fields), 2, SeedTree(7)) as vector:
         assert (vector.backend, vector.observation.shape) == ("async", (2, 4, 84, 84))
@@ -235,3 +236,14 @@ def test_in_processes_and_resumed_by_replay(config):
         vector.set_state(saved)
         reached = [vector.step(row) for row in actions[20:]][-1].observation
         np.testing.assert_array_equal(reached, expected)
+
+
+def test_the_game_of_a_killed_worker_ends_with_it(config):
+    with make_vector(config("VizDoom-Basic-v0", env_kwargs=SMALL), 1, SeedTree(7), backend="async") as vector:
+        vector.reset()
+        worker = psutil.Process(vector._workers[0].process.pid)
+        (game,) = worker.children()
+        worker.kill()
+        step = vector.step(np.zeros(1, dtype=np.int64))
+        assert step.truncated[0]
+        game.wait(10)

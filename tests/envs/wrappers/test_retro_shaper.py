@@ -19,7 +19,14 @@ class Script(gym.Env):
     def _info(self):
         x, score, lives, level, ended = next(self.script)
         high, low = divmod(x, 256)
-        return {"xscrollHi": high, "xscrollLo": low, "score": score, "lives": lives, "levelHi": 0, "levelLo": level}, ended
+        return {
+            "xscrollHi": high,
+            "xscrollLo": low,
+            "score": score,
+            "lives": lives,
+            "levelHi": 0,
+            "levelLo": level,
+        }, ended
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(1, dtype=np.uint8), self._info()[0]

@@ -138,8 +138,9 @@ class VizDoomEnv(gym.Env):
         return self._look(), self._info(won=False)
 
     def _start(self) -> None:
-        """Start the program, in a folder that is gone at once: it would leave its settings wherever it runs."""
+        """Start the program, in a folder that is gone at once: it would leave files wherever it runs."""
         package = vizdoom()
+        self._game.set_doom_config_path(os.devnull)
         try:
             with tempfile.TemporaryDirectory(prefix="gymlab-vizdoom-") as folder, contextlib.chdir(folder):
                 self._game.init()

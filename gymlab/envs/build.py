@@ -126,6 +126,8 @@ def make_vector(
     if mode in ("auto", "native") and not obstacle:
         return _make_native(plan, num_envs, seeds)
     seconds = None
+    if plan.family.one_a_process:
+        mode = _apart(mode, num_envs, plan)
     if mode == "auto":
         mode, seconds = _choose(plan, num_envs)
     restarts = restarts or Restarts(config.env_restarts)
@@ -169,6 +171,16 @@ def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
         return GymnasiumVector(vector, plan.spec, seeds, plan.purpose)
     _prepare_display(plan.render_mode, plan.spec.id)
     return implementation(plan.spec, num_envs, seeds, plan.purpose, render_mode=plan.render_mode, **plan.env_kwargs)
+
+
+def _apart(mode: str, num_envs: int, plan: Blueprint) -> str:
+    """The backend for environments of which a process can hold one."""
+    if mode == "sync" and num_envs > 1:
+        raise ConfigError(
+            f"vectorization_mode: sync is not possible for {num_envs} environments of {plan.spec.id}: a process can "
+            "hold one. Use async, or n_envs: 1."
+        )
+    return "async" if mode == "auto" else mode
 
 
 def _refuse_shared_state(config: Config) -> None:

@@ -9,14 +9,16 @@ The stack, from the inside:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
-from gymlab.envs.vector import Seeds
+from gymlab.envs.vector import Seeds, is_image_space
 from gymlab.errors import EnvironmentFailure
 
 
@@ -27,7 +29,9 @@ class EpisodeRecorder(gym.Wrapper):
         super().__init__(env)
         self.env_return = 0.0
         self.steps = 0
-        self._limit = max_episode_steps
+        self.limit = max_episode_steps
+        """Steps after which an episode is truncated."""
+        self._inner_repeat: Callable[[Any, int], tuple[Any, ...]] | None = getattr(env, "repeat", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with empty sums."""
@@ -40,9 +44,29 @@ class EpisodeRecorder(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.env_return += float(reward)
         self.steps += 1
-        if self.steps == self._limit:
+        if self.steps == self.limit:
             truncated = True
         return observation, reward, terminated, truncated, info
+
+    def repeat(self, action: Any, count: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action `count` times or until the episode ends, and sum the rewards.
+
+        An environment that is quicker when it repeats by itself (an emulator need not draw what nobody sees) offers
+        `repeat(action, count)`, which gives what `step` gives and the number of steps taken.
+        """
+        if self._inner_repeat is not None:
+            most = count if self.limit is None else min(count, self.limit - self.steps)
+            observation, reward, terminated, truncated, info, taken = self._inner_repeat(action, most)
+            self.env_return += reward
+            self.steps += taken
+            return observation, reward, terminated, truncated or self.steps == self.limit, info
+        total = 0.0
+        for _ in range(count):
+            observation, reward, terminated, truncated, info = self.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
 
 
 class SubEnv(gym.Wrapper):
@@ -115,6 +139,18 @@ class SubEnv(gym.Wrapper):
     def env_return(self) -> float:
         """Sum of the environment's own reward in the open episode."""
         return self._recorder.env_return
+
+    def get_max_episode_steps(self) -> int | None:
+        """Time limit in the environment's own steps."""
+        return self._recorder.limit
+
+    def is_rgb_env(self) -> bool:
+        """Whether observations are images."""
+        return is_image_space(self.observation_space)
+
+    def recorder(self, film: Film) -> AbstractContextManager[None]:
+        """Film the environment while it is stepped; it must have been made with rendering."""
+        return recorder(self, film)
 
     def abandon(self) -> Episode:
         """The open episode as far as it came before the environment failed."""

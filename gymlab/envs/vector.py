@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.recording import Film, recorder
 from gymlab.envs.step import Step
 from gymlab.errors import EnvironmentFailure, NonFiniteError
 
@@ -118,6 +120,14 @@ class VectorEnv(ABC):
     def is_rgb_env(self) -> bool:
         """Whether observations are images."""
         return is_image_space(self.observation_space)
+
+    def recorder(self, film: Film) -> AbstractContextManager[None]:
+        """Film environment 0 while it is stepped; it must have been made with rendering.
+
+        with VideoWriter("episode.mp4", environment.render_fps) as film, environment.recorder(film):
+            ...
+        """
+        return recorder(self, film)
 
     def __enter__(self) -> VectorEnv:
         return self

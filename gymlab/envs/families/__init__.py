@@ -7,6 +7,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -23,6 +24,10 @@ class Family(ABC):
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = ""
+    """What pip installs for the family, e.g. `gymlab[minigrid]`; empty when it comes with gymlab."""
+    one_a_process: ClassVar[bool] = False
+    """Whether a process can hold one environment only."""
 
     @abstractmethod
     def resolve(self, env_id: str) -> str:
@@ -51,6 +56,16 @@ class Family(ABC):
     def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv:
         """That vector version."""
         raise EnvironmentFailure(f"{env_id} has no vector version.")
+
+
+def require(module: str, env_id: str, extra: str) -> ModuleType:
+    """Import a family's package; where it is missing, the error is the pip line to run."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise EnvironmentFailure(
+            f"{env_id} needs a package that is not installed ({error}). Run: pip install '{extra}'"
+        ) from error
 
 
 def register_family(family: Family) -> Family:

@@ -66,7 +66,7 @@ class Blueprint:
             env = ImageObservation(env, config.grayscale_obs, config.resize_obs)
         if config.frame_stack > 1:
             env = FrameStack(env, config.frame_stack)
-        return SubEnv(env, recorder, seeds=self.seeds, purpose=self.purpose, env_index=env_index)
+        return SubEnv(env, recorder, registered=self.spec, seeds=self.seeds, purpose=self.purpose, env_index=env_index)
 
 
 def blueprint(

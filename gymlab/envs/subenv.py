@@ -18,8 +18,11 @@ import numpy as np
 from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
-from gymlab.envs.vector import Seeds, is_image_space
+from gymlab.envs.vector import EnvironmentSpec, Seeds, is_image_space
 from gymlab.errors import EnvironmentFailure
+
+UNREGISTERED = EnvironmentSpec("unregistered")
+"""An environment of which nothing is known but what it does."""
 
 
 class EpisodeRecorder(gym.Wrapper):
@@ -29,8 +32,7 @@ class EpisodeRecorder(gym.Wrapper):
         super().__init__(env)
         self.env_return = 0.0
         self.steps = 0
-        self.limit = max_episode_steps
-        """Steps after which an episode is truncated."""
+        self._limit = max_episode_steps
         self._inner_repeat: Callable[[Any, int], tuple[Any, ...]] | None = getattr(env, "repeat", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -44,7 +46,7 @@ class EpisodeRecorder(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.env_return += float(reward)
         self.steps += 1
-        if self.steps == self.limit:
+        if self.steps == self._limit:
             truncated = True
         return observation, reward, terminated, truncated, info
 
@@ -55,11 +57,11 @@ class EpisodeRecorder(gym.Wrapper):
         `repeat(action, count)`, which gives what `step` gives and the number of steps taken.
         """
         if self._inner_repeat is not None:
-            most = count if self.limit is None else min(count, self.limit - self.steps)
+            most = count if self._limit is None else min(count, self._limit - self.steps)
             observation, reward, terminated, truncated, info, taken = self._inner_repeat(action, most)
             self.env_return += reward
             self.steps += taken
-            return observation, reward, terminated, truncated or self.steps == self.limit, info
+            return observation, reward, terminated, truncated or self.steps == self._limit, info
         total = 0.0
         for _ in range(count):
             observation, reward, terminated, truncated, info = self.step(action)
@@ -78,9 +80,17 @@ class SubEnv(gym.Wrapper):
     """
 
     def __init__(
-        self, env: gym.Env, recorder: EpisodeRecorder, *, seeds: Seeds | None, purpose: str, env_index: int
+        self,
+        env: gym.Env,
+        recorder: EpisodeRecorder,
+        *,
+        seeds: Seeds | None,
+        purpose: str,
+        env_index: int,
+        registered: EnvironmentSpec = UNREGISTERED,
     ) -> None:
         super().__init__(env)
+        self._registered = registered
         self.env_index = env_index
         self.raw_observation_space = env.observation_space
         self.observation_space = stored_space(env.observation_space)
@@ -140,9 +150,13 @@ class SubEnv(gym.Wrapper):
         """Sum of the environment's own reward in the open episode."""
         return self._recorder.env_return
 
+    def get_return_threshold(self) -> float | None:
+        """Mean return that counts as solved, as the environment was registered."""
+        return self._registered.reward_threshold
+
     def get_max_episode_steps(self) -> int | None:
         """Time limit in the environment's own steps."""
-        return self._recorder.limit
+        return self._registered.max_episode_steps
 
     def is_rgb_env(self) -> bool:
         """Whether observations are images."""

@@ -42,7 +42,12 @@ def test_one_environment_into_a_file(config, tmp_path):
             env.step(0)
     env.step(0)
     assert frame_count(tmp_path / "cart.mp4") == 6
-    assert (env.get_max_episode_steps(), env.is_rgb_env()) == (500, False)
+
+
+def test_one_environment_knows_what_a_vector_knows(config):
+    cart, pixels = make_env(config()), make_env(config(obs_type="rgb", max_episode_steps=30))
+    assert (cart.get_return_threshold(), cart.get_max_episode_steps(), cart.is_rgb_env()) == (475.0, 500, False)
+    assert (pixels.get_max_episode_steps(), pixels.is_rgb_env()) == (30, True)
 
 
 def test_two_films_at_once_end_in_any_case(config):

@@ -112,11 +112,14 @@ def _missing_extra(env_id: str) -> str | None:
     import gymnasium
 
     from gymlab.cli.extras import extra
+    from gymlab.envs.families import family_of
     from gymlab.envs.families.standard import EXTRA_OF_MODULE
 
     spec = gymnasium.registry.get(env_id)
     module = str(spec.entry_point).partition(":")[0] if spec else ""
-    name = next((name for prefix, name in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None)
+    name = family_of(env_id).extra or next(
+        (name for prefix, name in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None
+    )
     return extra(name).pip_line if name is not None and extra(name).missing else None
 
 

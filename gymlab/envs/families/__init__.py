@@ -7,11 +7,13 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar
 
 import gymnasium as gym
 
 from gymlab.envs.vector import EnvironmentSpec
+from gymlab.envs.wrappers import PixelObservationWrapper
 from gymlab.errors import EnvironmentFailure
 
 FAMILIES: list[Family] = []
@@ -23,6 +25,8 @@ class Family(ABC):
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = ""
+    """What pip installs for the family, e.g. `gymlab[minigrid]`; empty when it comes with gymlab."""
 
     @abstractmethod
     def resolve(self, env_id: str) -> str:
@@ -40,6 +44,10 @@ class Family(ABC):
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One environment without time limit or wrappers of ours."""
 
+    def pixels(self, env: gym.Env, env_kwargs: dict[str, Any]) -> gym.Env:
+        """`obs_type: rgb` of an environment that gives no pictures by itself: what it draws, unless a family knows better."""
+        return PixelObservationWrapper(env)
+
     @abstractmethod
     def ids(self) -> Iterable[str]:
         """Ids that can be made now."""
@@ -51,6 +59,16 @@ class Family(ABC):
     def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv:
         """That vector version."""
         raise EnvironmentFailure(f"{env_id} has no vector version.")
+
+
+def require(module: str, env_id: str, extra: str) -> ModuleType:
+    """Import a family's package; where it is missing, the error is the pip line to run."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise EnvironmentFailure(
+            f"{env_id} needs a package that is not installed ({error}). Run: pip install '{extra}'"
+        ) from error
 
 
 def register_family(family: Family) -> Family:

@@ -67,7 +67,9 @@ class SubEnv(gym.Wrapper):
         self._purpose = purpose
         self._actions: list[Any] = []
         self._inner_step = env.step
-        self._episode_metrics: Callable[[], dict[str, float]] = getattr(env.unwrapped, "episode_metrics", lambda: None)
+        self._episode_metrics: Callable[[], dict[str, float] | None] = getattr(
+            env.unwrapped, "episode_metrics", lambda: None
+        )
         self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
         self.episode_index = -1
         self.episodes_finished = 0

@@ -4,8 +4,8 @@ import pytest
 from config_helpers import load_experiment
 
 from gymlab.config import discover
-from gymlab.config.environment_ids import family_of
 from gymlab.config.environment_files import PACKAGE_CONF
+from gymlab.config.environment_ids import family_of
 from gymlab.config.yaml_reader import read_yaml
 
 SHIPPED = [name for entry in discover() for name in entry.experiments]

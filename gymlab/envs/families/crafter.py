@@ -48,7 +48,7 @@ def _repeatable_world() -> type:
 
         def reset(self, seed: int | None = None) -> None:
             super().reset(seed)
-            self._chunks = defaultdict(OrderedSet)
+            self._chunks: Any = defaultdict(OrderedSet)
 
     return RepeatableWorld
 
@@ -95,7 +95,7 @@ class CrafterEnv(gym.Env):
             return None
         generator = self._game._world.random
         before = generator.get_state()
-        picture = self._game.render(np.array((VIDEO_SIZE, VIDEO_SIZE)))
+        picture = self._game.render((VIDEO_SIZE, VIDEO_SIZE))
         generator.set_state(before)
         return picture
 

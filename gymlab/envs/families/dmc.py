@@ -26,6 +26,7 @@ SHORT_NAMES = {"cup": "ball_in_cup", "pointmass": "point_mass"}
 """Names of domains that the literature uses."""
 DEFAULTS: dict[str, Any] = {"height": 64, "width": 64, "camera": 0}
 """Size and camera of the pictures that `obs_type: rgb` gives to the agent."""
+UNLIMITED = 1e10
 VIDEO_SIZE = (240, 320)
 OWN_CAMERA = {"quadruped": 2}
 """Domains whose camera 0 does not show the robot well; the others are seen by camera 0."""
@@ -48,8 +49,8 @@ class DmControlEnv(gym.Env):
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self._environment.control_timestep())}
         actions = self._environment.action_spec()
-        low, high = (np.broadcast_to(bound, actions.shape) for bound in (actions.minimum, actions.maximum))
-        self.action_space = gym.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+        low, high = (_bounds(bound, actions.shape) for bound in (actions.minimum, actions.maximum))
+        self.action_space = gym.spaces.Box(low, high, dtype=np.float32)
         width = sum(int(np.prod(part.shape)) for part in self._environment.observation_spec().values())
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (width,), np.float32)
 
@@ -81,6 +82,12 @@ class DmControlEnv(gym.Env):
     def close(self) -> None:
         """Free the simulation and its GL context."""
         self._environment.close()
+
+
+def _bounds(bound: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    # MuJoCo's largest number stands for no bound (lqr); taken at its word, random actions would blow up the simulation.
+    bound = np.broadcast_to(bound, shape)
+    return np.where(np.abs(bound) >= UNLIMITED, np.copysign(np.inf, bound), bound).astype(np.float32)
 
 
 def _vector(observation: dict[str, Any]) -> np.ndarray:

@@ -74,6 +74,12 @@ def test_a_discount_of_zero_terminates_and_one_truncates(monkeypatch):
     assert env.step([0.0])[2:4] == (False, True)
 
 
+def test_bounds_of_actions(config):
+    assert make_env(config("dmc/cheetah-run")).action_space.high.tolist() == [1.0] * 6
+    free = make_env(config("dmc/lqr-lqr_2_1")).action_space
+    assert (free.low[0], free.high[0]) == (-np.inf, np.inf)
+
+
 def test_videos_play_at_the_speed_of_the_task(config):
     assert make_env(config("dmc/cartpole-swingup")).metadata["render_fps"] == 100
 

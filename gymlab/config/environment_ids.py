@@ -18,6 +18,8 @@ _FAMILIES = {
     "dmc/": "dmc",
     "MiniGrid-": "minigrid",
     "Crafter-": "crafter",
+    "CrafterReward-": "crafter",
+    "CrafterNoReward-": "crafter",
     "brax/": "brax",
 }
 _VERSION = re.compile(r"(?P<name>.+)-v(?P<version>\d+)")

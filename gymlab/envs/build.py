@@ -59,7 +59,7 @@ class Blueprint:
         if config.frame_skip > 1:
             env = FrameSkipWrapper(env, config.frame_skip)
         if config.obs_type == "rgb" and not is_channel_last(env.observation_space):
-            env = PixelObservationWrapper(env)
+            env = self.family.pixels(env, self.env_kwargs)
         context = WrapperContext(self.purpose, env_index, _gamma(config), self.shared)
         env = apply_wrappers(env, config.env_wrappers, context, self.spec.id)
         if config.grayscale_obs or config.resize_obs or is_channel_last(env.observation_space):

@@ -158,6 +158,7 @@ class NativeVector(VectorEnv):
             terminated[ended].tolist(),
             repeat(None) if success is None else success.tolist(),
             repeat(False),
+            repeat(None),
             strict=False,
         )
         episodes = [Episode._make(row) for row in rows]

@@ -25,6 +25,8 @@ class Episode(NamedTuple):
     """Whether the goal was met, where the environment says so in `info["is_success"]`."""
     broken: bool = False
     """Whether the environment failed in the middle: its return says nothing about the agent."""
+    told: dict[str, float] | None = None
+    """Numbers that the environment told about the episode, where it has a method `episode_metrics()`."""
 
 
 @dataclass(slots=True)

@@ -101,6 +101,9 @@ class SubEnv(gym.Wrapper):
         self._purpose = purpose
         self._actions: list[Any] = []
         self._inner_step = env.step
+        self._episode_metrics: Callable[[], dict[str, float] | None] = getattr(
+            env.unwrapped, "episode_metrics", lambda: None
+        )
         self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
         self.episode_index = -1
         self.episodes_finished = 0
@@ -143,6 +146,7 @@ class SubEnv(gym.Wrapper):
             self.length,
             bool(terminated),
             None if success is None else bool(success),
+            told=self._episode_metrics(),
         )
 
     @property

@@ -5,6 +5,7 @@ from config_helpers import load_experiment
 
 from gymlab.config import discover
 from gymlab.config.environment_files import PACKAGE_CONF
+from gymlab.config.environment_ids import family_of
 from gymlab.config.yaml_reader import read_yaml
 
 SHIPPED = [name for entry in discover() for name in entry.experiments]
@@ -33,6 +34,14 @@ THRESHOLDS = {
     "VizDoom-PredictPosition-v0": 0.5,
     "VizDoom-TakeCover-v0": 750,
     "Retro-Airstriker-Genesis-v0": None,
+    "HalfCheetah-v5": 4800,
+    "Hopper-v5": 3800,
+    "Walker2d-v5": None,
+    "InvertedPendulum-v5": 950,
+    "dmc-cartpole-swingup": 800,
+    "MiniGrid-Empty-8x8-v0": 0.9,
+    "MiniGrid-DoorKey-5x5-v0": 0.9,
+    "Crafter-v1": None,
 }
 
 
@@ -62,8 +71,6 @@ def test_each_is_written_under_canonical_names(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_each_environment_is_of_gymnasium_or_a_family(name):
     from gymnasium import registry
-
-    from gymlab.config.environment_ids import family_of
 
     config = load_experiment(name).config
     assert config.env_id in registry or family_of(config.env_id) != "gymnasium"

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 
 from gymlab.envs.vector import EnvironmentSpec
+from gymlab.envs.wrappers import PixelObservationWrapper
 from gymlab.errors import EnvironmentFailure
 
 FAMILIES: list[Family] = []
@@ -44,6 +45,10 @@ class Family(ABC):
     @abstractmethod
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One environment without time limit or wrappers of ours."""
+
+    def pixels(self, env: gym.Env, env_kwargs: dict[str, Any]) -> gym.Env:
+        """`obs_type: rgb` of an environment that gives no pictures by itself: what it draws, unless a family knows better."""
+        return PixelObservationWrapper(env)
 
     @abstractmethod
     def ids(self) -> Iterable[str]:

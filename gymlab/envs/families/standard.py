@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 EXTRA_OF_MODULE = {
     "gymnasium.envs.box2d": "gymlab[box2d]",
-    "gymnasium.envs.mujoco": "gymnasium[mujoco]",
+    "gymnasium.envs.mujoco": "gymlab[mujoco]",
     "gymnasium.envs.phys2d": "gymnasium[jax]",
     "gymnasium.envs.tabular": "gymnasium[jax]",
 }

@@ -22,11 +22,19 @@ class Needs:
     """What has to be installed for some environments."""
 
     name: str
-    """As in `NEEDS`: an extra of gymlab, where it has one of that name."""
+    """As in `NEEDS`."""
+    requirement: str
+    """As pip knows it: `gymlab[atari]`."""
     modules: tuple[str, ...]
     """What is imported."""
-    pip_lines: tuple[str, ...]
-    """Commands that install it, in order."""
+    then: str = ""
+    """A second command, where one cannot do it."""
+
+    @property
+    def pip_lines(self) -> tuple[str, ...]:
+        """Commands that install it, in order."""
+        first = f"pip install '{self.requirement}'"
+        return (first, self.then) if self.then else (first,)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -35,8 +43,7 @@ class Needs:
 
 
 def _extra(name: str, *modules: str, then: str = "") -> Needs:
-    lines = (f"pip install 'gymlab[{name}]'", then)
-    return Needs(name, modules, tuple(line for line in lines if line))
+    return Needs(name, f"gymlab[{name}]", modules, then)
 
 
 NEEDS = {
@@ -53,7 +60,7 @@ NEEDS = {
         _extra("minigrid", "minigrid"),
         _extra("crafter", "crafter"),
         _extra("brax", "brax"),
-        Needs("jax", ("jax",), ("pip install 'gymnasium[jax]'",)),
+        Needs("jax", "gymnasium[jax]", ("jax",)),
     )
 }
 """By family, or by part of one that needs more: `objects` are Atari's, `box2d` and `mujoco` are Gymnasium's."""

@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_plugins, at_least_one, named_modules
+from gymlab.cli.arguments import add_json, add_plugins, at_least_one, split_words
 from gymlab.errors import EnvironmentFailure, GymlabError
 
 if TYPE_CHECKING:
@@ -85,21 +86,31 @@ def run(arguments: argparse.Namespace) -> int:
 def environment_config(arguments: argparse.Namespace) -> Config:
     """The config of a variant, or of an id alone; what stands before a colon may be a module of the user's own."""
     from gymlab.api import load_plugins, resolve
-    from gymlab.cli.arguments import split_words
 
     experiment, overrides = split_words(arguments.words)
     if experiment is None:
         raise GymlabError(f"Which environment? Usage: {USAGE}")
-    load_plugins([*arguments.plugin, *named_modules(experiment, overrides, None)])
-    keywords: dict[str, Any] = {
-        "overrides": overrides,
-        "config_dir": arguments.config_dir,
-        "env_kwargs": arguments.env_kwargs,
-    }
-    before, colon, _ = experiment.rpartition(":")
-    if colon and before not in sys.modules:
-        return resolve(experiment, **keywords).config
-    return resolve(experiment, algo=ANY_ALGORITHM, **keywords).config
+    module = module_of(experiment, arguments.config_dir)
+    load_plugins([*arguments.plugin, *([module] if module else [])])
+    names_variant = ":" in experiment.removeprefix(f"{module}:")
+    return resolve(
+        experiment,
+        algo=None if names_variant else ANY_ALGORITHM,
+        overrides=overrides,
+        config_dir=arguments.config_dir,
+        env_kwargs=arguments.env_kwargs,
+    ).config
+
+
+def module_of(experiment: str, config_dir: str | None) -> str:
+    """The module that `my_package.envs:Maze-v0` names, as a wish to import it; `mine:ppo` names a file, if there is one."""
+    from gymlab.config.environment_files import Library, search_roots
+
+    before, colon, _ = experiment.partition(":")
+    if not colon or not all(part.isidentifier() for part in before.split(".")):
+        return ""
+    library = Library(search_roots(Path(config_dir) if config_dir else None), [])
+    return before if next(library.matching(before), None) is None else ""
 
 
 def trace_of_fresh_process(argv: list[str]) -> list[str]:

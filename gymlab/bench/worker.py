@@ -64,12 +64,21 @@ def steps(job: dict[str, Any]) -> dict[str, Any]:
     return time_steps(job["env_id"], job["num_envs"], job["backend"], job["seed"], job["seconds"])
 
 
+def batches(job: dict[str, Any]) -> dict[str, Any]:
+    """Rate of minibatches out of a buffer."""
+    from gymlab.bench.batches import time_batches
+
+    sizes = (job["n_envs"], job["n_steps"], job["batch_size"])
+    return time_batches(*sizes, job["shape"], job["dtype"], job["seed"], job["seconds"])
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
     "parts": parts,
     "overhead": overhead,
     "steps": steps,
+    "batches": batches,
 }
 
 

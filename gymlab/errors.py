@@ -17,6 +17,10 @@ class EnvironmentFailure(GymlabError):
     """An environment that cannot be made or that returned something unusable (a NaN, a wrong shape)."""
 
 
+class NotInstalled(EnvironmentFailure):
+    """Something that an environment needs is not on this machine (a package, a ROM, a WAD); the message says how to get it."""
+
+
 class CheckpointError(GymlabError):
     """A run or checkpoint that is missing, damaged or does not fit."""
 

@@ -71,6 +71,14 @@ def race(job: dict[str, Any]) -> dict[str, Any]:
     return dict(take_turns(job["env_id"], job["num_envs"], job["seed"], job["seconds"], job["repeats"]))
 
 
+def batches(job: dict[str, Any]) -> dict[str, Any]:
+    """Rate of minibatches out of a buffer."""
+    from gymlab.bench.batches import time_batches
+
+    sizes = (job["n_envs"], job["n_steps"], job["batch_size"])
+    return time_batches(*sizes, job["shape"], job["dtype"], job["seed"], job["seconds"])
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -78,6 +86,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "overhead": overhead,
     "steps": steps,
     "race": race,
+    "batches": batches,
 }
 
 

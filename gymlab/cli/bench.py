@@ -9,7 +9,8 @@ from gymlab.bench import BENCHES, load_bench
 EXAMPLES = """  gymlab bench ppo                              against every peer that is installed
   gymlab bench ppo --json > bench.json
   gymlab bench ppo --markdown docs/benchmarks.md
-  gymlab bench envs                             vector environments alone"""
+  gymlab bench envs                             vector environments alone
+  gymlab bench loader                           minibatches out of the buffer alone"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

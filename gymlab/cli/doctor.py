@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from gymlab.cli.arguments import add_json, add_runs_directory
-from gymlab.cli.extras import extras, package_version
+from gymlab.cli.extras import extras, package_version, version_of_module
+from gymlab.envs.extras import NEEDS
 
 EXAMPLES = """  gymlab doctor
   gymlab doctor --json
@@ -66,12 +67,25 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     yield _display()
     if package_version("mujoco") is not None:
         yield _gl()
-    for extra in extras():
+    yield from _families()
+    for extra in extras(besides=NEEDS):
         versions = ", ".join(f"{name} {number}" for name, number in extra.installed.items())
         if extra.missing:
             yield Finding(extra.name, "missing", f"without {', '.join(extra.missing)}", extra.pip_line)
         else:
             yield Finding(extra.name, "ok", versions)
+
+
+def _families() -> Iterator[Finding]:
+    """What environments need, by extra; nothing is imported."""
+    for needs in NEEDS.values():
+        found = [f"{name} {version_of_module(name)}" for name in needs.modules if name not in needs.missing]
+        if needs.missing:
+            yield Finding(
+                needs.requirement, "missing", f"without {', '.join(needs.missing)}", "\n".join(needs.pip_lines)
+            )
+        else:
+            yield Finding(needs.requirement, "ok", ", ".join(found))
 
 
 def _python() -> Finding:
@@ -180,6 +194,7 @@ def _show(findings: list[Finding], works: bool) -> None:
     signs = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "broken": ("✗", "red")}
     made = table("", "", "", "", "")
     made.title, made.show_header = None, False
+    made.columns[-1].no_wrap = True  # A pip line is copied whole.
     for finding in findings:
         sign, colour = signs[finding.state]
         made.add_row(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 
 from packaging.requirements import Requirement
 
@@ -29,10 +29,10 @@ class Extra:
         return f"pip install '{self.name}'"
 
 
-def extras() -> list[Extra]:
-    """Every extra of gymlab but the one for development."""
+def extras(besides: Container[str] = ()) -> list[Extra]:
+    """Every extra of gymlab but the one for development and those in `besides`."""
     names = distribution("gymlab").metadata.get_all("Provides-Extra") or []
-    return [extra(f"gymlab[{name}]") for name in names if name != DEVELOPMENT]
+    return [extra(f"gymlab[{name}]") for name in names if name != DEVELOPMENT and name not in besides]
 
 
 @cache
@@ -50,6 +50,17 @@ def package_version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def version_of_module(module: str) -> str:
+    """Version of the package that a module comes from."""
+    names = _distributions().get(module, [module])
+    return package_version(names[0]) or "of unknown version"
 
 
 def _packages(package: str, extra_name: str) -> Iterator[str]:

@@ -7,10 +7,15 @@ import ast
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymlab.cli.arguments import add_json
 from gymlab.errors import GymlabError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from gymlab.config.discover import ExperimentEntry
 
 USAGE = "gymlab list [environments|composed|algorithms] [WORD ...] [options]"
 EXAMPLES = """  gymlab list                          everything
@@ -66,7 +71,7 @@ def environments(config_dir: str | None = None) -> list[dict[str, Any]]:
                 "threshold": _threshold(entry.path, entry.env_id),
                 "variants": {variant.name: variant.description for variant in entry.variants},
                 "experiments": entry.experiments,
-                "needs": _missing_extra(entry.env_id),
+                **_installation(entry),
             }
         )
     return sorted(found, key=lambda entry: (entry["family"], entry["name"]))
@@ -107,20 +112,26 @@ def _threshold(path: Path, env_id: str) -> float | None:
     return None
 
 
-def _missing_extra(env_id: str) -> str | None:
-    """The pip line for an environment whose packages are not all installed."""
-    import gymnasium
+def _installation(entry: ExperimentEntry) -> dict[str, Any]:
+    """What an environment needs installed, whether it is, the pip lines if not, and variants that need more than that."""
+    from gymlab.envs.extras import needs_of
 
-    from gymlab.cli.extras import extra
-    from gymlab.envs.families import family_of
-    from gymlab.envs.families.standard import EXTRA_OF_MODULE
-
-    spec = gymnasium.registry.get(env_id)
-    module = str(spec.entry_point).partition(":")[0] if spec else ""
-    name = family_of(env_id).extra or next(
-        (name for prefix, name in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None
-    )
-    return extra(name).pip_line if name is not None and extra(name).missing else None
+    needs = needs_of(entry.env_id)
+    by_variant = {variant.name: needs_of(entry.env_id, variant.obs_type) for variant in entry.variants}
+    more = {name: own for name, own in by_variant.items() if own is not None and own != needs}
+    return {
+        "needs": None if needs is None else needs.name,
+        "installed": needs is None or not needs.missing,
+        "install": [] if needs is None or not needs.missing else list(needs.pip_lines),
+        "variants_need": {
+            name: {
+                "needs": own.name,
+                "installed": not own.missing,
+                "install": list(own.pip_lines if own.missing else ()),
+            }
+            for name, own in more.items()
+        },
+    }
 
 
 def _first_line(module: str) -> str:
@@ -143,6 +154,8 @@ def _matching(entries: list[dict[str, Any]], words: list[str]) -> list[dict[str,
 
 
 def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
+    from rich.text import Text
+
     from gymlab.cli.output import screen, show_json
 
     if as_json:
@@ -157,6 +170,8 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
     shown = {section: entries for section, entries in found.items() if entries}
     for section, entries in shown.items():
         console.print(tables[section](entries))
+        for name, lines in _missing(entries).items() if section == "environments" else ():
+            console.print(Text.assemble((f"✗ {name} is not installed: ", "yellow"), (" && ".join(lines), "bold")))
         console.print()
     if not shown:
         console.print("nothing of that name; `gymlab list` shows everything")
@@ -168,18 +183,36 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
 
     from gymlab.cli.output import one_line, table
 
-    columns = ("family", "environment", "variants", "solved at", "about")
-    made = table("environments", *columns, right=("solved at",), whole=("family", "environment", "solved at"))
+    columns = ("family", "environment", "variants", "needs", "solved at", "about")
+    made = table("environments", *columns, right=("solved at",), whole=("family", "environment", "needs", "solved at"))
+    made.columns[2].min_width = max(len(name) for entry in entries for name in entry["variants"]) + 1
     family = None
     for entry in entries:
-        about = one_line(entry["description"])
-        if entry["needs"]:
-            about = Text(f"needs {entry['needs']}", style="yellow")
         threshold = "" if entry["threshold"] is None else f"{entry['threshold']:g}"
         shown = entry["family"] if entry["family"] != family else ""
-        made.add_row(shown, f"[bold]{entry['name']}[/]", ", ".join(entry["variants"]), threshold, about)
+        needs = "" if entry["needs"] is None else Text.assemble(entry["needs"], *_mark(entry["installed"]))
+        variants = Text(", ").join(_variant(name, entry["variants_need"].get(name)) for name in entry["variants"])
+        about = one_line(entry["description"])
+        made.add_row(shown, f"[bold]{entry['name']}[/]", variants, needs, threshold, about)
         family = entry["family"]
     return made
+
+
+def _mark(installed: bool) -> list[tuple[str, str]]:
+    return [(" ✓", "green") if installed else (" ✗", "red")]
+
+
+def _variant(name: str, more: dict[str, Any] | None) -> Text:
+    """A variant; one that needs more than its environment says what, and whether it is there."""
+    from rich.text import Text
+
+    return Text(name) if more is None else Text.assemble(f"{name} (", more["needs"], *_mark(more["installed"]), ")")
+
+
+def _missing(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Pip lines of everything that the environments shown need and that is not there, by name."""
+    wanted = [part for entry in entries for part in (entry, *entry["variants_need"].values())]
+    return {part["needs"]: part["install"] for part in wanted if part["install"]}
 
 
 def _composed_table(entries: list[dict[str, Any]]) -> Any:

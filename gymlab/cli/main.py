@@ -18,6 +18,8 @@ COMMANDS = {
     "list": "environments with their variants, algorithms",
     "describe": "what a training would do, before it does it; the reference of all settings",
     "report": "the report of a run, or a results table over many",
+    "env": "test an environment before training on it: `env check`",
+    "smoke": "train every shipped experiment briefly: PASS, FAIL or SKIP",
     "doctor": "what is installed, what is missing, and the pip line for it",
     "bench": "measure speed, alone and against other libraries",
 }

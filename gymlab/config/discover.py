@@ -19,6 +19,8 @@ class VariantEntry:
     name: str
     algo_id: str
     description: str
+    obs_type: str | None = None
+    """What is observed, where the variant chooses; it may need more installed."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def _entry(name: str, files: list[EnvironmentFile], library: Library) -> Experim
             except ConfigError:
                 continue
             algo = algorithm_name(str(fields.get("algo_id") or variant))
-            variants.setdefault(variant, VariantEntry(variant, algo, str(fields.get("description") or "")))
+            about, observed = str(fields.get("description") or ""), fields.get("obs_type")
+            variants.setdefault(variant, VariantEntry(variant, algo, about, str(observed) if observed else None))
             env_id = env_id or str(fields.get("env_id") or "")
             spec = fields.get("spec")
             description = description or (str(spec.get("description") or "") if isinstance(spec, dict) else "")

@@ -1,5 +1,7 @@
 """`gymlab doctor`: findings, pip lines, exit codes."""
 
+import sys
+
 from gymlab.cli import doctor, extras
 
 
@@ -23,16 +25,21 @@ def test_people_get_a_table(cli):
 
 
 def test_a_missing_extra_has_its_pip_line_and_is_no_failure(cli, monkeypatch):
+    for module in ("Box2D", "ocatari"):
+        monkeypatch.setitem(sys.modules, module, None)
     known = extras.package_version
-    monkeypatch.setattr(extras, "package_version", lambda name: None if name == "box2d" else known(name))
+    monkeypatch.setattr(extras, "package_version", lambda name: None if name == "wandb" else known(name))
     extras.extra.cache_clear()
     shown = cli("doctor", "--json")
     extras.extra.cache_clear()
     assert shown.code == 0
-    finding = next(finding for finding in shown.json()["findings"] if finding["name"] == "gymlab[box2d]")
-    assert finding["state"] == "missing"
-    assert "box2d" in finding["detail"]
-    assert finding["fix"] == "pip install 'gymlab[box2d]'"
+    findings = {finding["name"]: finding for finding in shown.json()["findings"]}
+    assert findings["gymlab[box2d]"]["state"] == "missing"
+    assert "Box2D" in findings["gymlab[box2d]"]["detail"]
+    assert findings["gymlab[box2d]"]["fix"] == "pip install 'gymlab[box2d]'"
+    assert findings["gymlab[wandb]"]["fix"] == "pip install 'gymlab[wandb]'"
+    lines = findings["gymlab[objects]"]["fix"].splitlines()
+    assert lines == ["pip install 'gymlab[objects]'", "pip install --no-deps ocatari"]
 
 
 def test_a_core_that_does_not_import_is_a_failure(cli, monkeypatch):

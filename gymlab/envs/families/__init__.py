@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
+from gymlab.envs.extras import missing_extra
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.envs.wrappers import PixelObservationWrapper
 from gymlab.errors import EnvironmentFailure
@@ -25,8 +26,6 @@ class Family(ABC):
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
-    extra: ClassVar[str] = ""
-    """What pip installs for the family, e.g. `gymlab[minigrid]`; empty when it comes with gymlab."""
     one_a_process: ClassVar[bool] = False
     """Whether a process can hold one environment only."""
 
@@ -63,14 +62,12 @@ class Family(ABC):
         raise EnvironmentFailure(f"{env_id} has no vector version.")
 
 
-def require(module: str, env_id: str, extra: str) -> ModuleType:
-    """Import a family's package; where it is missing, the error is the pip line to run."""
+def require(module: str, env_id: str, needs: str) -> ModuleType:
+    """Import a package that environments need; where it is missing, the error is the pip line to run (`needs`: a name in `extras.NEEDS`)."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise EnvironmentFailure(
-            f"{env_id} needs a package that is not installed ({error}). Run: pip install '{extra}'"
-        ) from error
+        raise missing_extra(needs, env_id, error) from error
 
 
 def register_family(family: Family) -> Family:

@@ -18,7 +18,6 @@ from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-EXTRA = "gymlab[crafter]"
 CRAFTERS = {"Crafter-v1": True, "CrafterReward-v1": True, "CrafterNoReward-v1": False}
 """Whether an id gives rewards."""
 OPTIONS = ("area", "view", "size")
@@ -105,7 +104,6 @@ class CrafterFamily(Family):
 
     name: ClassVar[str] = "crafter"
     prefixes: ClassVar[tuple[str, ...]] = ("Crafter-", "CrafterReward-", "CrafterNoReward-")
-    extra: ClassVar[str] = EXTRA
 
     def resolve(self, env_id: str) -> str:
         """One of the three ids."""
@@ -132,7 +130,7 @@ class CrafterFamily(Family):
 
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One world."""
-        require("crafter", env_id, EXTRA)
+        require("crafter", env_id, "crafter")
         return CrafterEnv(CRAFTERS[env_id], render_mode, **env_kwargs)
 
     def ids(self) -> Iterable[str]:

@@ -20,7 +20,6 @@ from gymlab.envs.gl import prepare_gl
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-EXTRA = "gymlab[dmc]"
 MAX_EPISODE_STEPS = 1000
 SHORT_NAMES = {"cup": "ball_in_cup", "pointmass": "point_mass"}
 """Names of domains that the literature uses."""
@@ -113,7 +112,6 @@ class DmControlFamily(Family):
 
     name: ClassVar[str] = "dmc"
     prefixes: ClassVar[tuple[str, ...]] = ("dmc/",)
-    extra: ClassVar[str] = EXTRA
 
     def resolve(self, env_id: str) -> str:
         """A task of the suite; `-` and `_` are alike, and `cup` is `ball_in_cup`."""
@@ -174,7 +172,7 @@ def _tasks(env_id: str) -> dict[str, str]:
     if not logging.root.handlers:
         # Otherwise dm_control's first message installs a handler that prints every message of ours a second time.
         logging.root.addHandler(logging.NullHandler())
-    suite = require("dm_control.suite", env_id, EXTRA)
+    suite = require("dm_control.suite", env_id, "dmc")
     found = {}
     for domain, task in suite.ALL_TASKS:
         for name in (domain, *(short for short, full in SHORT_NAMES.items() if full == domain)):

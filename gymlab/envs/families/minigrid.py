@@ -21,7 +21,6 @@ from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-EXTRA = "gymlab[minigrid]"
 VIEWS = ("partial", "full")
 OBJECTS, COLOURS, STATES = 11, 6, 4
 """Values of the three numbers of a cell; the state of the agent's own cell is its direction."""
@@ -120,11 +119,10 @@ class MiniGridFamily(Family):
 
     name: ClassVar[str] = "minigrid"
     prefixes: ClassVar[tuple[str, ...]] = ("MiniGrid-",)
-    extra: ClassVar[str] = EXTRA
 
     def resolve(self, env_id: str) -> str:
         """An id that MiniGrid registers."""
-        require("minigrid", env_id, EXTRA)
+        require("minigrid", env_id, "minigrid")
         if env_id in gym.registry:
             return env_id
         raise EnvironmentFailure(f"Unknown environment {env_id!r}. {did_you_mean(env_id, self.ids())}")
@@ -156,7 +154,7 @@ class MiniGridFamily(Family):
 
     def ids(self) -> Iterable[str]:
         """Every world that the installed MiniGrid registers."""
-        require("minigrid", "MiniGrid", EXTRA)
+        require("minigrid", "MiniGrid", "minigrid")
         return sorted(name for name in gym.registry if name.startswith("MiniGrid-"))
 
 

@@ -32,7 +32,6 @@ class MujocoFamily(StandardFamily):
 
     name: ClassVar[str] = "mujoco"
     prefixes: ClassVar[tuple[str, ...]] = tuple(f"{robot}-v" for robot in ROBOTS)
-    extra: ClassVar[str] = "gymlab[mujoco]"
 
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One robot; without mujoco the error is the pip line."""

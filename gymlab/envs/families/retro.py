@@ -19,7 +19,6 @@ from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-EXTRA = "gymlab[retro]"
 IMPORT_LINE = "python -m stable_retro.import <folder>"
 """Copies the ROMs of a folder that stable-retro recognises to where it looks for them."""
 NATIVE_ACTIONS = {"discrete": "DISCRETE", "multi_discrete": "MULTI_DISCRETE", "multi_binary": "FILTERED", "all": "ALL"}
@@ -98,7 +97,7 @@ class RetroGame(gym.Wrapper):
 
 def stable_retro() -> Any:
     """The package, or the pip line to run."""
-    return require("stable_retro", "A Retro environment", EXTRA)
+    return require("stable_retro", "A Retro environment", "retro")
 
 
 @cache
@@ -136,7 +135,6 @@ class RetroFamily(Family):
 
     name: ClassVar[str] = "retro"
     prefixes: ClassVar[tuple[str, ...]] = ("Retro/",)
-    extra: ClassVar[str] = EXTRA
     one_a_process: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("actions", "state", "scenario", "players")
 

@@ -11,19 +11,12 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
+from gymlab.envs.extras import missing_extra, needs_of
 from gymlab.envs.families import Family, register_family
 from gymlab.envs.vector import EnvironmentSpec
-from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
+from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
 
 logger = logging.getLogger(__name__)
-
-EXTRA_OF_MODULE = {
-    "gymnasium.envs.box2d": "gymlab[box2d]",
-    "gymnasium.envs.mujoco": "gymlab[mujoco]",
-    "gymnasium.envs.phys2d": "gymnasium[jax]",
-    "gymnasium.envs.tabular": "gymnasium[jax]",
-}
-"""What pip installs for the environments of a module of Gymnasium; the others come with gymlab itself."""
 
 
 class StandardFamily(Family):
@@ -65,7 +58,7 @@ class StandardFamily(Family):
         try:
             return gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
         except (gym.error.DependencyNotInstalled, ImportError) as error:
-            raise missing_package(env_id, spec, error) from error
+            raise missing_package(env_id, error) from error
         except TypeError as error:
             if rendering and "render_mode" in str(error):
                 raise EnvironmentFailure(f"{env_id} does not render: it takes no render_mode.") from error
@@ -84,16 +77,15 @@ class StandardFamily(Family):
         try:
             return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **env_kwargs)
         except (gym.error.DependencyNotInstalled, ImportError) as error:
-            raise missing_package(env_id, gym.spec(env_id), error) from error
+            raise missing_package(env_id, error) from error
 
 
-def missing_package(env_id: str, spec: gym.envs.registration.EnvSpec, error: Exception) -> EnvironmentFailure:
-    """The error whose message is the pip line to run."""
-    module = str(spec.entry_point).partition(":")[0]
-    package = next((extra for prefix, extra in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None)
-    if package is None:
-        return EnvironmentFailure(f"{env_id} needs a package that is not installed: {error}")
-    return EnvironmentFailure(f"{env_id} needs a package that is not installed ({error}). Run: pip install '{package}'")
+def missing_package(env_id: str, error: Exception) -> EnvironmentFailure:
+    """The error whose message is the pip line to run, where one is known."""
+    needs = needs_of(env_id)
+    if needs is None:
+        return NotInstalled(f"{env_id} needs a package that is not installed: {error}")
+    return missing_extra(needs.name, env_id, error)
 
 
 def _newest_version(name: str) -> str | None:

@@ -24,7 +24,6 @@ from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 
-EXTRA = "gymlab[vizdoom]"
 SCENARIOS_DIR = "VIZDOOM_SCENARIOS_DIR"
 """Environment variable: a folder whose .cfg and .wad files are taken before those of the package."""
 
@@ -197,7 +196,7 @@ class VizDoomEnv(gym.Env):
 
 def vizdoom() -> Any:
     """The package, or the pip line to run."""
-    return require("vizdoom", "A VizDoom environment", EXTRA)
+    return require("vizdoom", "A VizDoom environment", "vizdoom")
 
 
 def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
@@ -248,7 +247,6 @@ class VizDoomFamily(Family):
 
     name: ClassVar[str] = "vizdoom"
     prefixes: ClassVar[tuple[str, ...]] = ("VizDoom-",)
-    extra: ClassVar[str] = EXTRA
     options: ClassVar[tuple[str, ...]] = (
         *("config_path", "actions", "max_buttons", "game_variables", "screen_resolution", "settings"),
     )

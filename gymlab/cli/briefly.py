@@ -1,0 +1,79 @@
+"""A training made so small that it only shows whether it works, and random steps that show less in less time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gymlab.config.schema import Config
+
+MOST_ENVIRONMENTS = 2
+"""Two environments show what one does not: rows that are mixed up."""
+ROLLOUTS = 2
+"""Two rollouts show what one does not: that the loop goes on after an update."""
+
+
+def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
+    """Settings that make a training of an experiment last `timesteps` environment steps.
+
+    At most two environments, two rollouts with an update of two minibatches after each, an evaluation of one episode
+    after each, cut at `timesteps`; no early stop, video or tracker. What is learned, and with which network, wrappers
+    and losses, stays as it is.
+    """
+    n_envs = min(config.n_envs, MOST_ENVIRONMENTS)
+    n_steps = max(1, timesteps // (n_envs * ROLLOUTS))
+    rollout = n_envs * n_steps
+    settings = {
+        "max_env_steps": timesteps,
+        "max_epochs": None,
+        "epoch_env_steps": None,
+        "n_envs": n_envs,
+        "n_steps": n_steps,
+        "batch_size": rollout // 2 if rollout % 2 == 0 else rollout,
+        "n_epochs": min(getattr(config, "n_epochs", 1), 2),
+        "eval_freq_epochs": 1,
+        "eval_warmup_epochs": 0,
+        "eval_episodes": 1,
+        "eval_max_episode_steps": timesteps,
+        "eval_recording_freq_epochs": None,
+        "early_stop_on_eval_threshold": False,
+        "early_stop_on_train_threshold": False,
+        "init_from_run": None,
+        "video": False,
+        "alerts": False,
+        "enable_wandb": False,
+        "enable_tensorboard": False,
+        "torch_threads": 1,
+        "quiet": True,
+    }
+    return {name: value for name, value in settings.items() if name in type(config).model_fields}
+
+
+def train_briefly(experiment: str, timesteps: int, runs_dir: Path, config_dir: str | None = None) -> int:
+    """Train an experiment for `timesteps` environment steps; how many it took."""
+    from gymlab.api import resolve, train
+
+    config = resolve(experiment, config_dir=config_dir).config
+    run = train(experiment, config_dir=config_dir, runs_dir=runs_dir, **brief_settings(config, timesteps))
+    return int(run.record["counters"]["env_steps"])
+
+
+def step_briefly(experiment: str, timesteps: int, config_dir: str | None = None) -> int:
+    """Step an experiment's environments with random actions, through the same vector backend as a training."""
+    from gymnasium.vector.utils import batch_space
+
+    from gymlab.api import resolve
+    from gymlab.engine.seeding import SeedTree
+    from gymlab.envs import make_vector
+
+    config = resolve(experiment, config_dir=config_dir).config
+    count, steps = min(config.n_envs, MOST_ENVIRONMENTS), 0
+    with make_vector(config, count, SeedTree(config.seed)) as vector:
+        actions = batch_space(vector.action_space, count)
+        actions.seed(config.seed)
+        vector.reset()
+        while steps < timesteps:
+            vector.step(actions.sample())
+            steps += count
+    return steps

@@ -1,0 +1,92 @@
+"""What each family of environments needs installed, and whether it is: looked up, never imported."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+from gymlab.config.environment_ids import family_of
+from gymlab.errors import NotInstalled
+
+EXTRA_OF_MODULE = {
+    "gymnasium.envs.box2d": "box2d",
+    "gymnasium.envs.mujoco": "mujoco",
+    "gymnasium.envs.phys2d": "jax",
+    "gymnasium.envs.tabular": "jax",
+}
+"""What the environments of a module of Gymnasium need, by name in `NEEDS`; the others come with gymlab itself."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What has to be installed for some environments."""
+
+    name: str
+    """As in `NEEDS`."""
+    requirement: str
+    """As pip knows it: `gymlab[atari]`."""
+    modules: tuple[str, ...]
+    """What is imported."""
+    then: str = ""
+    """A second command, where one cannot do it."""
+
+    @property
+    def pip_lines(self) -> tuple[str, ...]:
+        """Commands that install it, in order."""
+        first = f"pip install '{self.requirement}'"
+        return (first, self.then) if self.then else (first,)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Modules that are not there."""
+        return tuple(module for module in self.modules if importlib.util.find_spec(module) is None)
+
+
+def _extra(name: str, *modules: str, then: str = "") -> Needs:
+    return Needs(name, f"gymlab[{name}]", modules, then)
+
+
+NEEDS = {
+    needs.name: needs
+    for needs in (
+        _extra("box2d", "Box2D"),
+        _extra("atari", "ale_py", "cv2"),
+        # ocatari asks for numpy<2 and for another OpenCV, and runs without both; an extra cannot say --no-deps.
+        _extra("objects", "ale_py", "cv2", "termcolor", "skimage", "ocatari", then="pip install --no-deps ocatari"),
+        _extra("vizdoom", "vizdoom"),
+        _extra("retro", "stable_retro"),
+        _extra("mujoco", "mujoco"),
+        _extra("dmc", "dm_control"),
+        _extra("minigrid", "minigrid"),
+        _extra("crafter", "crafter"),
+        Needs("jax", "gymnasium[jax]", ("jax",)),
+    )
+}
+"""By family, or by part of one that needs more: `objects` are Atari's, `box2d` and `mujoco` are Gymnasium's."""
+
+
+def needs_of(env_id: str, obs_type: str | None = None) -> Needs | None:
+    """What an environment needs beside gymlab; None: nothing."""
+    family = family_of(env_id)
+    if family == "atari" and obs_type == "objects":
+        return NEEDS["objects"]
+    if family != "gymnasium":
+        return NEEDS.get(family)
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id)
+    module = str(spec.entry_point).partition(":")[0] if spec else ""
+    name = next((name for prefix, name in EXTRA_OF_MODULE.items() if module.startswith(prefix)), None)
+    return None if name is None else NEEDS[name]
+
+
+def missing_extra(family: str, env_id: str, error: Exception) -> NotInstalled:
+    """The error whose message is the pip line to run; `family` is a name in `NEEDS`.
+
+    try:
+        import ale_py
+    except ImportError as error:
+        raise missing_extra("atari", env_id, error) from error
+    """
+    lines = " && ".join(NEEDS[family].pip_lines)
+    return NotInstalled(f"{env_id} needs a package that is not installed ({error}). Run: {lines}")

@@ -1,6 +1,12 @@
 """Wrappers of single environments, by registry id."""
 
 from gymlab.envs.wrappers.actions import ActionRewardShaper, DiscreteActionSpaceRemapperWrapper, FrameSkipWrapper
+from gymlab.envs.wrappers.atari import (
+    ALEActionMaskingWrapper,
+    BreakoutV5_FeatureExtractor,
+    PongV5_FeatureExtractor,
+    PongV5_RewardShaper,
+)
 from gymlab.envs.wrappers.discrete import DiscreteEncoder
 from gymlab.envs.wrappers.images import FrameStack, ImageObservation, PixelObservationWrapper
 from gymlab.envs.wrappers.registry import EnvWrapperRegistry, WrapperContext
@@ -11,7 +17,9 @@ from gymlab.envs.wrappers.shaping import (
 )
 
 __all__ = [
+    "ALEActionMaskingWrapper",
     "ActionRewardShaper",
+    "BreakoutV5_FeatureExtractor",
     "CartPoleV1_RewardShaper",
     "DiscreteActionSpaceRemapperWrapper",
     "DiscreteEncoder",
@@ -22,5 +30,7 @@ __all__ = [
     "MountainCarV0_RewardShaper",
     "MountainCarV0_StateCountBonus",
     "PixelObservationWrapper",
+    "PongV5_FeatureExtractor",
+    "PongV5_RewardShaper",
     "WrapperContext",
 ]

@@ -125,7 +125,9 @@ def make_vector(
             f"vectorization_mode: native is not possible for {plan.spec.id}: {obstacle} Use auto or sync."
         )
     if mode in ("auto", "native") and not obstacle:
-        return _make_native(plan, num_envs, seeds)
+        native = _make_native(plan, num_envs, seeds)
+        native.notice = plan.family.notice(plan.env_kwargs, config)
+        return native
     seconds = None
     if mode == "auto":
         mode, seconds = _choose(plan, num_envs)
@@ -138,6 +140,7 @@ def make_vector(
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.measured_step_seconds = seconds
+    vector.notice = plan.family.notice(plan.env_kwargs, config)
     return vector
 
 

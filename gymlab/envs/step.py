@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-
 LIFE_LOST = "life_lost"
 """Key of an info: a life is gone and the game goes on. To the agent that is a termination, to the statistics nothing."""
 

@@ -72,7 +72,13 @@ class Family(ABC):
         return None
 
     def make_native(
-        self, config: Config, spec: EnvironmentSpec, env_kwargs: dict[str, Any], num_envs: int, seeds: Seeds, purpose: str
+        self,
+        config: Config,
+        spec: EnvironmentSpec,
+        env_kwargs: dict[str, Any],
+        num_envs: int,
+        seeds: Seeds,
+        purpose: str,
     ) -> VectorEnv:
         """The family's own vector environment."""
         raise EnvironmentFailure(f"{spec.id} has no vector version.")

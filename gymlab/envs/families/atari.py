@@ -133,7 +133,13 @@ class AtariFamily(Family):
         return ""
 
     def make_native(
-        self, config: Config, spec: EnvironmentSpec, env_kwargs: dict[str, Any], num_envs: int, seeds: Seeds, purpose: str
+        self,
+        config: Config,
+        spec: EnvironmentSpec,
+        env_kwargs: dict[str, Any],
+        num_envs: int,
+        seeds: Seeds,
+        purpose: str,
     ) -> VectorEnv:
         """ale-py's vector environment."""
         assert config.resize_obs is not None
@@ -155,9 +161,7 @@ def _roms() -> dict[str, str]:
             f"Atari games need a package that is not installed ({error}). Run: pip install 'gymlab[atari]'"
         ) from error
     many_players = {"combat", "joust", "maze_craze", "warlords"}
-    return {
-        f"ALE/{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids() if rom not in many_players
-    }
+    return {f"ALE/{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids() if rom not in many_players}
 
 
 def _game(env_id: str) -> str:

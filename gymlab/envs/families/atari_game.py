@@ -168,7 +168,7 @@ class AtariGame(gym.Env):
         self.objects = self._detector.find(self.objects or self._detector.begin(), self.ale.getRAM())
         return np.array([number for found in self.objects for number in found._nsrepr], dtype=np.float32)
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         """The screen in colour; a window shows it by itself."""
         return self.ale.getScreenRGB() if self.render_mode == "rgb_array" else None
 

@@ -96,7 +96,7 @@ class AtariVector(VectorEnv):
     def _begin(self, rows: np.ndarray) -> None:
         """Reset the games of `rows`, each with the seed of its episode."""
         indices = np.flatnonzero(rows)
-        seeds = np.array([self._seed(index) for index in indices], dtype=np.int64)
+        seeds = np.array([self._seed(index) for index in indices.tolist()], dtype=np.int64)
         pictures, infos = self._games.reset(seed=seeds, options={"reset_mask": rows.copy()})
         for totals in (self._lengths, self._returns, self._shaped_returns):
             totals[rows] = 0
@@ -106,7 +106,7 @@ class AtariVector(VectorEnv):
         self._place(pictures, rows)
 
     def _seed(self, index: int) -> int:
-        return self._seeds.child(self._purpose, int(index), int(self._episode_indices[index])).integer() % LARGEST_SEED
+        return self._seeds.child(self._purpose, index, int(self._episode_indices[index])).integer() % LARGEST_SEED
 
     def _place(self, pictures: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Copy pictures to the newest observation, channels first, with the first frame of an episode before it."""

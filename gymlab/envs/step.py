@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+LIFE_LOST = "life_lost"
+"""Key of an info: a life is gone and the game goes on. To the agent that is a termination, to the statistics nothing."""
+
 
 class Episode(NamedTuple):
     """One finished episode, on the environment's own reward. A tuple, because thousands may end in one step."""

@@ -72,6 +72,8 @@ class VectorEnv(ABC):
         """Episodes finished in each environment."""
         self.measured_step_seconds: float | None = None
         """Time of one step of one environment, where the automatic choice of a backend measured it."""
+        self.notice = ""
+        """What is to be said about the environments before training, such as their protocol."""
         self.resumable = True
         """Whether `set_state` continues unfinished episodes exactly."""
         self.resume_note = ""

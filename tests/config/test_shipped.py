@@ -42,6 +42,9 @@ THRESHOLDS = {
     "MiniGrid-Empty-8x8-v0": 0.9,
     "MiniGrid-DoorKey-5x5-v0": 0.9,
     "Crafter-v1": None,
+    "ALE-Pong-v5": 18,
+    "ALE-Breakout-v5": 400,
+    "ALE-Qbert-v5": None,
 }
 
 

@@ -6,6 +6,12 @@ from gymlab.envs.wrappers.actions import (
     FrameSkipWrapper,
     StickyActionsWrapper,
 )
+from gymlab.envs.wrappers.atari import (
+    ALEActionMaskingWrapper,
+    BreakoutV5_FeatureExtractor,
+    PongV5_FeatureExtractor,
+    PongV5_RewardShaper,
+)
 from gymlab.envs.wrappers.discrete import DiscreteEncoder
 from gymlab.envs.wrappers.images import FrameStack, ImageObservation, PixelObservationWrapper
 from gymlab.envs.wrappers.registry import EnvWrapperRegistry, WrapperContext
@@ -18,7 +24,9 @@ from gymlab.envs.wrappers.shaping import (
 from gymlab.envs.wrappers.vizdoom import VizDoom_RewardShaper
 
 __all__ = [
+    "ALEActionMaskingWrapper",
     "ActionRewardShaper",
+    "BreakoutV5_FeatureExtractor",
     "CartPoleV1_RewardShaper",
     "DiscreteActionSpaceRemapperWrapper",
     "DiscreteEncoder",
@@ -29,6 +37,8 @@ __all__ = [
     "MountainCarV0_RewardShaper",
     "MountainCarV0_StateCountBonus",
     "PixelObservationWrapper",
+    "PongV5_FeatureExtractor",
+    "PongV5_RewardShaper",
     "RetroSuperMarioBros_RewardShaper",
     "StickyActionsWrapper",
     "VizDoom_RewardShaper",

@@ -95,7 +95,7 @@ def test_the_budget_of_a_run():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "mode"), [("ALE/Pong-v5", "auto"), ("VizDoom-Basic-v0", "async"), ("Retro/Airstriker-Genesis", "async")]
+    ("env_id", "mode"), [("ALE/Tennis-v5", "auto"), ("VizDoom-Own-v0", "async"), ("Retro/Airstriker-Genesis", "async")]
 )
 def test_families_of_images_have_their_defaults(env_id, mode):
     config = load_experiment(env_id, algo="ppo").config

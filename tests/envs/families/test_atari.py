@@ -254,7 +254,7 @@ def test_objects_of_pong():
 def test_missing_packages_are_said_with_the_lines_to_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "ocatari", None)
     monkeypatch.setitem(sys.modules, "ocatari.core", None)
-    with pytest.raises(EnvironmentFailure, match=r"pip install 'gymlab\[objects\]'\n +pip install --no-deps ocatari"):
+    with pytest.raises(EnvironmentFailure, match=r"pip install 'gymlab\[objects\]' && pip install --no-deps ocatari"):
         make_env(objects())
 
 

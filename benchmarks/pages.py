@@ -1,7 +1,8 @@
-"""Rewrite what is generated in README.md and docs/: the table of results, the picture of a trained agent, the reference of settings."""
+"""Rewrite what is generated in README.md and docs/: the table of results, the picture of a trained agent, the reference of settings and wrappers."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from gymlab.config import describe_fields
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import find_workflow, workflow_names
+from gymlab.envs.wrappers import EnvWrapperRegistry
 from gymlab.metrics.video import to_gif
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +64,7 @@ def fill(page: Path, name: str, text: str) -> None:
 
 
 def write_reference() -> None:
-    """docs/reference.md: every setting with its type, default and meaning, from the docstrings of the config classes."""
+    """docs/reference.md: every setting and wrapper with type, default and meaning, from signatures and docstrings."""
     lines = [
         "# Settings",
         "",
@@ -75,7 +77,37 @@ def write_reference() -> None:
     for name in workflow_names():
         schema = find_workflow(name).Config
         lines += ["", f"## {name}", "", *rows(schema, without=set(Config.model_fields))]
+    lines += [
+        "",
+        "## Wrappers",
+        "",
+        "For `env_wrappers`, in order: `{id: FrameSkipWrapper, skip: 4}`. A class of your own is registered by "
+        "`EnvWrapperRegistry.register` in a module that `--plugin` names.",
+        "",
+        *wrapper_rows(),
+    ]
     (ROOT / "docs" / "reference.md").write_text("\n".join(lines) + "\n")
+
+
+def wrapper_rows() -> list[str]:
+    """A table of the registered wrappers: arguments from the signature, meaning from the docstring's first paragraph."""
+    found = ["| wrapper | arguments | what it does |", "|---|---|---|"]
+    for name in EnvWrapperRegistry:
+        wrapper = EnvWrapperRegistry.get(name)
+        # The first parameter is the environment; the context is given by us.
+        parameters = list(inspect.signature(wrapper).parameters.values())[1:]
+        arguments = ", ".join(_argument(one) for one in parameters if one.name != "context")
+        meaning = " ".join(inspect.cleandoc(wrapper.__doc__ or "").split("\n\n")[0].split())
+        cells = (f"`{name}`", arguments or "none", meaning)
+        found.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return found
+
+
+def _argument(parameter: inspect.Parameter) -> str:
+    """A parameter as a config writes it."""
+    if parameter.default is inspect.Parameter.empty:
+        return f"`{parameter.name}` (required)"
+    return f"`{parameter.name}={parameter.default!r}`"
 
 
 def rows(schema: type[Config], without: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]

@@ -28,7 +28,7 @@ class CheckpointError(GymlabError):
 class NonFiniteError(GymlabError):
     """A tensor with NaN or Inf in it: names the tensor and the step, and carries the data in which it was found."""
 
-    def __init__(self, message: str, *, tensor: str, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, tensor: str = "unknown", data: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.tensor = tensor
         """Name of the tensor, e.g. `reward` or `loss/policy`."""

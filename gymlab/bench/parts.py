@@ -129,10 +129,12 @@ def time_policy(session: Session, vec_steps: int, seconds: float) -> Seconds:
     def choose() -> None:
         noise = distribution.noise(generator, (vec_steps, len(observation)))
         for drawn in noise:
+            # A policy that gives values with every step has none left to compute at the end.
             parameters = policy.actor(workflow.encoder.encode(observation, update=False))
             actions = distribution.sample(parameters, drawn)
             distribution.to_environment(actions)
-        policy.critic(rows)
+        if not policy.collects_values:
+            policy.critic(rows)
         distribution.log_prob(np.concatenate([parameters] * vec_steps), np.concatenate([actions] * vec_steps))
 
     return mean_seconds(choose, seconds)

@@ -48,6 +48,8 @@ class Setting:
     linear: bool = False
     """Learning rate and clip range fall linearly to 0 over the budget."""
     env_id: str = "CartPole-v1"
+    pixels: bool = False
+    """Atari pictures (84x84, grey, 4 frames, skip 4) and the Nature network instead of a vector and a small MLP."""
 
     @property
     def rollout(self) -> int:

@@ -64,6 +64,13 @@ def steps(job: dict[str, Any]) -> dict[str, Any]:
     return time_steps(job["env_id"], job["num_envs"], job["backend"], job["seed"], job["seconds"])
 
 
+def race(job: dict[str, Any]) -> dict[str, Any]:
+    """Step rates of a native environment and of Gymnasium's, turn by turn."""
+    from gymlab.bench.step_rates import race as take_turns
+
+    return dict(take_turns(job["env_id"], job["num_envs"], job["seed"], job["seconds"], job["repeats"]))
+
+
 def batches(job: dict[str, Any]) -> dict[str, Any]:
     """Rate of minibatches out of a buffer."""
     from gymlab.bench.batches import time_batches
@@ -78,6 +85,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "parts": parts,
     "overhead": overhead,
     "steps": steps,
+    "race": race,
     "batches": batches,
 }
 

@@ -65,6 +65,8 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     yield _runs(runs_dir)
     yield _git()
     yield _display()
+    if package_version("mujoco") is not None:
+        yield _gl()
     yield from _families()
     for extra in extras(besides=NEEDS):
         versions = ", ".join(f"{name} {number}" for name, number in extra.installed.items())
@@ -162,6 +164,26 @@ def _display() -> Finding:
         "missing",
         f"no windows here{f' (SDL: {driver})' if driver else ''}; videos are recorded all the same",
     )
+
+
+def _gl() -> Finding:
+    """Which GL backend MuJoCo draws with; tried afresh, so that what was installed meanwhile is found."""
+    from gymlab.envs.gl import ADVICE, OFF, draws, probe
+
+    given = os.environ.get("MUJOCO_GL")
+    if given is not None:
+        works = given == OFF or draws(given)
+        return Finding(
+            "gl", "ok" if works else "missing", f"MUJOCO_GL={given}, {'as set' if works else 'does not draw'}"
+        )
+    if not sys.platform.startswith("linux"):
+        return Finding("gl", "ok", "MuJoCo draws with the system's own")
+    found = probe()
+    if found == OFF:
+        return Finding(
+            "gl", "missing", "no videos or pictures of MuJoCo", ADVICE.partition("run ")[2].partition(",")[0]
+        )
+    return Finding("gl", "ok", f"MuJoCo draws with {found}")
 
 
 def _show(findings: list[Finding], works: bool) -> None:

@@ -183,8 +183,8 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
 
     from gymlab.cli.output import one_line, table
 
-    columns = ("family", "environment", "variants", "needs", "solved at", "about")
-    made = table("environments", *columns, right=("solved at",), whole=("family", "environment", "needs", "solved at"))
+    columns = ("family", "environment", "variants", "needs", "goal", "about")
+    made = table("environments", *columns, right=("goal",), whole=("family", "environment", "needs", "solved at"))
     made.columns[2].min_width = max(len(name) for entry in entries for name in entry["variants"]) + 1
     family = None
     for entry in entries:

@@ -59,6 +59,7 @@ def _environment(session: Session) -> dict[str, Any]:
         "action_space": " ".join(str(environment.action_space).split()),
         "max_episode_steps": environment.spec.max_episode_steps,
         "threshold": return_threshold(session),
+        "notice": environment.notice,
     }
 
 

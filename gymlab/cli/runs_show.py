@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gymlab.cli.arguments import add_json, add_runs_directory
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the run."""
     from gymlab.cli.output import screen, show_json
     from gymlab.cli.runs import as_json, remedy
+    from gymlab.engine.callbacks.alerts import read_alerts
     from gymlab.engine.registry import checkpoint_entries, read_entry
     from gymlab.engine.run import find_run, runs_directory
 
@@ -43,20 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoints = checkpoint_entries(found)
     if arguments.json:
         shown = ("command", "pid", "host", "backend", "versions", "counters")
-        history = {"resumed": entry.record.get("resumed") or [], "alerts": alerts_count(entry)}
+        history = {
+            "resumed": entry.record.get("resumed") or [],
+            "alerts": [asdict(one) for one in read_alerts(entry.run.dir)],
+        }
         about = {name: entry.record.get(name) for name in shown}
         show_json(as_json(entry) | about | history | {"checkpoints": [vars(item) for item in checkpoints]})
         return 0
     _show(screen(), entry, checkpoints)
     return 0
-
-
-def alerts_count(entry: RunEntry) -> int | None:
-    """How many alerts the record holds; None where it says nothing of alerts."""
-    alerts = entry.record.get("alerts")
-    if isinstance(alerts, list | dict):
-        return len(alerts)
-    return alerts if isinstance(alerts, int) else None
 
 
 def _show(console: Any, entry: RunEntry, checkpoints: list[CheckpointEntry]) -> None:
@@ -81,6 +78,7 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
 
     from gymlab.cli.output import ago, size
     from gymlab.cli.runs import COLOURS, return_text, status_text
+    from gymlab.engine.callbacks.alerts import read_alerts
     from gymlab.metrics.report import format_duration
 
     record = entry.record
@@ -100,8 +98,8 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
         rows.append(("process", f"{record['pid']} on {record.get('host')}, last news {ago(entry.run.last_news)}"))
     for sitting in record.get("resumed") or []:
         rows.append(("resumed", f"from {sitting.get('from')}, {_moment(sitting.get('time'))}"))
-    if (alerts := alerts_count(entry)) is not None:
-        rows.append(("alerts", str(alerts)))
+    for one in read_alerts(entry.run.dir):
+        rows.append(("alert", f"{one.id}: {one.message} {one.tip}"))
     rows.append(("command", str(record.get("command", "-"))))
     if versions := record.get("versions"):
         rows.append(("versions", ", ".join(f"{name} {number}" for name, number in versions.items())))

@@ -217,8 +217,10 @@ class CNNTrunk(nn.Module):
         return self.head(self._see(x))
 
     def _see(self, x: Tensor) -> Tensor:
-        # Convolutions on the CPU run about 1.6 times as fast on memory with channels last.
-        return self.convolutions(scale(x).contiguous(memory_format=torch.channels_last))
+        # Convolutions on the CPU run about 1.6 times as fast on memory with channels last; bytes get there in one pass.
+        if x.dtype == torch.uint8:
+            x = x.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
+        return self.convolutions(x.contiguous(memory_format=torch.channels_last))
 
 
 def _plain(channels: int, spec: NetworkSpec) -> Iterator[nn.Module]:

@@ -18,6 +18,8 @@ _FAMILIES = {
     "dmc/": "dmc",
     "MiniGrid-": "minigrid",
     "Crafter-": "crafter",
+    "CrafterReward-": "crafter",
+    "CrafterNoReward-": "crafter",
     "brax/": "brax",
 }
 _VERSION = re.compile(r"(?P<name>.+)-v(?P<version>\d+)")
@@ -27,6 +29,10 @@ _PIXELS: dict[str, Any] = {
     "resize_obs": [84, 84],
     "frame_stack": 4,
     "frame_skip": 4,
+}
+_ATARI_NUMBERS: dict[str, dict[str, Any]] = {
+    "ram": {"frame_skip": 4, "normalize_obs": "static"},
+    "objects": {"frame_skip": 4},
 }
 
 
@@ -41,6 +47,8 @@ def family_of(env_id: str) -> str:
 def family_defaults(env_id: str, obs_type: Any) -> dict[str, Any]:
     """What the fields of an image environment are unless a file says otherwise."""
     family = family_of(env_id)
+    if family == "atari" and obs_type in _ATARI_NUMBERS:
+        return _ATARI_NUMBERS[obs_type]
     if family not in ("atari", "vizdoom", "retro") or obs_type not in (None, "rgb"):
         return {}
     processes = {} if family == "atari" else {"vectorization_mode": "async"}

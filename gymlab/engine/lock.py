@@ -121,10 +121,7 @@ def _acquire(directory: Path) -> int | None:
     with _guard:
         if _is_ours(path):
             raise _in_use(directory, LockState(True, os.getpid(), os.uname().nodename))
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise GymlabError(f"Cannot lock run {directory.name}: {path}: {error.strerror}.") from error
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             opened = os.fstat(descriptor)

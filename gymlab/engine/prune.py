@@ -115,8 +115,11 @@ def move_to_trash(runs_dir: Path, run: Run) -> Path:
 def thin_checkpoints(run: Run) -> None:
     """Delete all checkpoints of a run but the best and the last; these must be whole, or nothing is deleted."""
     _refuse_if_used(run)
-    with run_lock(run.dir):
-        run.checkpoints.thin()
+    try:
+        with run_lock(run.dir):
+            run.checkpoints.thin()
+    except OSError as error:
+        raise GymlabError(f"Checkpoints of run {run.id} could not be deleted: {error.strerror}.") from error
 
 
 def trashed_runs(runs_dir: Path) -> list[Trashed]:

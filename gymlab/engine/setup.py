@@ -27,6 +27,7 @@ from gymlab.engine.seeding import SeedTree
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
 from gymlab.envs import make_vector
+from gymlab.envs.families import family_of
 from gymlab.envs.restarts import Restarts
 from gymlab.errors import ConfigError, did_you_mean
 
@@ -86,12 +87,16 @@ def evaluation_environment(
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
     caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
     capped = config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
+    apart = family_of(config.env_id).one_a_process
+    if apart:
+        # Whatever this process already holds, one more environment has a process to itself.
+        backend = "async"
     if render_mode is not None:
         single = "async" if backend == "async" else "sync"
         return make_vector(
             capped, 1, seeds, purpose=purpose, backend=single, render_mode=render_mode, restarts=restarts
         )
-    width = MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
+    width = 1 if apart else MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
     return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend, restarts=restarts)
 
 

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from gymlab.envs.step import Episode
+from gymlab.metrics.statistics import achievement_score
 
 WINDOW = 100
 SUCCESS_WINDOW = 1000
+ACHIEVEMENT = "achievement/"
+"""What an environment tells under such a name is 1 or 0: unlocked in the episode or not."""
 
 
 class EpisodeStatistics:
@@ -21,6 +24,9 @@ class EpisodeStatistics:
         self.shaped_returns: deque[float] = deque(maxlen=window)
         self.lengths: deque[int] = deque(maxlen=window)
         self.successes: deque[bool] = deque(maxlen=SUCCESS_WINDOW)
+        self.told: dict[str, deque[float]] = {}
+        self.unlocked: dict[str, float] = {}
+        self.told_episodes = 0
         self.best: float | None = None
 
     def update(self, episodes: Iterable[Episode]) -> None:
@@ -35,6 +41,15 @@ class EpisodeStatistics:
                 self.successes.append(episode.success)
             if self.best is None or episode.env_return > self.best:
                 self.best = episode.env_return
+            if episode.told:
+                self._take_told(episode.told)
+
+    def _take_told(self, told: dict[str, float]) -> None:
+        self.told_episodes += 1
+        for name, value in told.items():
+            self.told.setdefault(name, deque(maxlen=self.window)).append(value)
+            if name.startswith(ACHIEVEMENT):
+                self.unlocked[name] = self.unlocked.get(name, 0.0) + value
 
     @property
     def window_full(self) -> bool:
@@ -42,7 +57,11 @@ class EpisodeStatistics:
         return len(self.returns) == self.window
 
     def metrics(self) -> dict[str, float]:
-        """Mean, last and best return, mean length; success rate where the task has a goal; the shaped return where it differs."""
+        """Mean, last and best return, mean length; success rate where the task has a goal; the shaped return where it differs.
+
+        Numbers that the environment told are means over the window. The score of achievements is over all episodes of
+        the run, as Crafter defines it.
+        """
         if not self.returns:
             return {}
         count = len(self.returns)
@@ -54,6 +73,12 @@ class EpisodeStatistics:
             found["success/mean"] = sum(self.successes) / len(self.successes)
         if shaped != mean:
             found["ep_shaped_rew/mean"] = shaped
+        for name, values in self.told.items():
+            found[f"{name}/mean"] = sum(values) / len(values)
+        if self.unlocked:
+            found["achievement_score"] = achievement_score(
+                [100.0 * count / self.told_episodes for count in self.unlocked.values()]
+            )
         return found
 
     def get_state(self) -> dict[str, Any]:
@@ -64,6 +89,9 @@ class EpisodeStatistics:
             "lengths": list(self.lengths),
             "successes": list(self.successes),
             "best": self.best,
+            "told": {name: list(values) for name, values in self.told.items()},
+            "unlocked": self.unlocked,
+            "told_episodes": self.told_episodes,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -73,3 +101,8 @@ class EpisodeStatistics:
         self.lengths.extend(state["lengths"])
         self.successes.extend(state["successes"])
         self.best = state["best"]
+        # Checkpoints of before there were such numbers do not have them.
+        for name, values in state.get("told", {}).items():
+            self.told[name] = deque(values, maxlen=self.window)
+        self.unlocked = dict(state.get("unlocked", {}))
+        self.told_episodes = state.get("told_episodes", 0)

@@ -149,6 +149,8 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
     threshold = return_threshold(session)
     with _open_monitor(run, config, threshold) as monitor, session.stop_signal:
         monitor.show(_plan(session))
+        if session.environment.notice:
+            monitor.show(session.environment.notice)
         for notice in notices:
             monitor.notice(notice)
         loop = Orchestrator(

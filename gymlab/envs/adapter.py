@@ -97,7 +97,8 @@ class GymnasiumVector(VectorEnv):
                 self._seeds.child(index, int(episode)).integer() if rows[index] else None
                 for index, episode in enumerate(self._episode_indices)
             ]
-        return self._seeds.child("vector", self._resets).integer()
+        # Some keep seeds in 32 bits, of which the last environment still needs one.
+        return self._seeds.child("vector", self._resets).integer() % (2**31 - self.num_envs)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment; rows that only reset come back with `valid` False."""

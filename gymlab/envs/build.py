@@ -56,17 +56,18 @@ class Blueprint:
         _prepare_display(render_mode, self.spec.id)
         env = self.family.make(self.spec.id, self.env_kwargs, render_mode)
         env = recorder = EpisodeRecorder(env, self.spec.max_episode_steps)
-        if config.frame_skip > 1:
+        env = self.family.shown(env, self.env_kwargs)
+        if config.frame_skip > 1 and not self.family.skips_frames:
             env = FrameSkipWrapper(env, config.frame_skip)
         if config.obs_type == "rgb" and not is_channel_last(env.observation_space):
-            env = PixelObservationWrapper(env)
+            env = self.family.pixels(env, self.env_kwargs)
         context = WrapperContext(self.purpose, env_index, _gamma(config), self.shared)
         env = apply_wrappers(env, config.env_wrappers, context, self.spec.id)
         if config.grayscale_obs or config.resize_obs or is_channel_last(env.observation_space):
             env = ImageObservation(env, config.grayscale_obs, config.resize_obs)
         if config.frame_stack > 1:
             env = FrameStack(env, config.frame_stack)
-        return SubEnv(env, recorder, seeds=self.seeds, purpose=self.purpose, env_index=env_index)
+        return SubEnv(env, recorder, registered=self.spec, seeds=self.seeds, purpose=self.purpose, env_index=env_index)
 
 
 def blueprint(
@@ -75,7 +76,7 @@ def blueprint(
     """Family, spec (with the config's own time limit) and arguments of the config's environment."""
     family = family_of(config.env_id)
     env_id = family.resolve(config.env_id)
-    env_kwargs = family.env_kwargs(env_id, config.env_kwargs)
+    env_kwargs = family.configured(env_id, config, purpose)
     spec = family.spec(env_id, env_kwargs)
     if config.max_episode_steps is not None:
         spec = replace(spec, max_episode_steps=config.max_episode_steps)
@@ -124,8 +125,12 @@ def make_vector(
             f"vectorization_mode: native is not possible for {plan.spec.id}: {obstacle} Use auto or sync."
         )
     if mode in ("auto", "native") and not obstacle:
-        return _make_native(plan, num_envs, seeds)
+        native = _make_native(plan, num_envs, seeds)
+        native.notice = plan.family.notice(plan.env_kwargs, config)
+        return native
     seconds = None
+    if plan.family.one_a_process:
+        mode = _apart(mode, num_envs, plan)
     if mode == "auto":
         mode, seconds = _choose(plan, num_envs)
     restarts = restarts or Restarts(config.env_restarts)
@@ -137,12 +142,16 @@ def make_vector(
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.measured_step_seconds = seconds
+    vector.notice = plan.family.notice(plan.env_kwargs, config)
     return vector
 
 
 def _obstacle_to_native(plan: Blueprint) -> str:
     """Why the environment cannot be stepped natively; empty when it can."""
     config, env_id = plan.config, plan.spec.id
+    own = plan.family.obstacle_to_native(config, plan.env_kwargs)
+    if own is not None:
+        return own or ("the vector version does not render." if plan.render_mode else "")
     for name in ("env_wrappers", "grayscale_obs", "resize_obs"):
         if getattr(config, name):
             return f"{name} works on single environments."
@@ -156,13 +165,12 @@ def _obstacle_to_native(plan: Blueprint) -> str:
         if plan.family.has_vector(env_id) and plan.render_mode is None:
             return ""
         return "it has no vector version."
-    unknown = set(plan.env_kwargs) - implementation.options
-    if unknown:
-        return f"the native version does not know env_kwargs {sorted(unknown)}."
-    return ""
+    return implementation.obstacle(plan.env_kwargs)
 
 
 def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
+    if plan.family.obstacle_to_native(plan.config, plan.env_kwargs) == "":
+        return plan.family.make_native(plan.config, plan.spec, plan.env_kwargs, num_envs, seeds, plan.purpose)
     implementation = NATIVE.get(plan.spec.id)
     if implementation is None:
         kwargs = dict(plan.env_kwargs)
@@ -172,6 +180,16 @@ def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
         return GymnasiumVector(vector, plan.spec, seeds, plan.purpose)
     _prepare_display(plan.render_mode, plan.spec.id)
     return implementation(plan.spec, num_envs, seeds, plan.purpose, render_mode=plan.render_mode, **plan.env_kwargs)
+
+
+def _apart(mode: str, num_envs: int, plan: Blueprint) -> str:
+    """The backend for environments of which a process can hold one."""
+    if mode == "sync" and num_envs > 1:
+        raise ConfigError(
+            f"vectorization_mode: sync is not possible for {num_envs} environments of {plan.spec.id}: a process can "
+            "hold one. Use async, or n_envs: 1."
+        )
+    return "async" if mode == "auto" else mode
 
 
 def _refuse_shared_state(config: Config) -> None:

@@ -59,7 +59,6 @@ NEEDS = {
         _extra("dmc", "dm_control"),
         _extra("minigrid", "minigrid"),
         _extra("crafter", "crafter"),
-        _extra("brax", "brax"),
         Needs("jax", "gymnasium[jax]", ("jax",)),
     )
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from gymlab.envs.step import Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, Seeds, Slot, VectorEnv
-from gymlab.errors import ConfigError
+from gymlab.errors import ConfigError, NonFiniteError
 
 NATIVE: dict[str, type[NativeVector]] = {}
 """Native implementations by environment id."""
@@ -27,6 +27,11 @@ def register_native(*env_ids: str) -> Callable[[type[NativeVector]], type[Native
         return implementation
 
     return add
+
+
+def constant(value: float, dtype: type = np.float64) -> np.ndarray:
+    """A number for ufuncs, which take a 0-d array a third faster than a Python float."""
+    return np.array(value, dtype=dtype)
 
 
 class NativeVector(VectorEnv):
@@ -62,6 +67,12 @@ class NativeVector(VectorEnv):
         self._episode_indices = np.full(num_envs, -1, dtype=np.int64)
         self._limit = spec.max_episode_steps
         self._next_limit = 0
+
+    @classmethod
+    def obstacle(cls, env_kwargs: dict[str, Any]) -> str:
+        """Why these arguments need sub-environments; empty when they do not."""
+        unknown = set(env_kwargs) - cls.options
+        return f"the native version does not know env_kwargs {sorted(unknown)}." if unknown else ""
 
     @abstractmethod
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -147,6 +158,7 @@ class NativeVector(VectorEnv):
             terminated[ended].tolist(),
             repeat(None) if success is None else success.tolist(),
             repeat(False),
+            repeat(None),
             strict=False,
         )
         episodes = [Episode._make(row) for row in rows]
@@ -193,3 +205,87 @@ class NativeVector(VectorEnv):
         self._generator.bit_generator.state = json.loads(state["generator"])
         self._schedule_limit()
         self._observe(self._turn)
+
+
+class GymnasiumNative(NativeVector):
+    """Native version of one of Gymnasium's own: spaces and constants are taken from that one, and it draws the pictures.
+
+    Its further arguments are `env_kwargs`.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        num_envs: int,
+        seeds: Seeds,
+        purpose: str,
+        *,
+        render_mode: str | None = None,
+        **env_kwargs: Any,
+    ) -> None:
+        self._env_kwargs = env_kwargs
+        model = self._make(spec.id, None)
+        super().__init__(
+            spec,
+            num_envs,
+            seeds,
+            purpose,
+            observation_space=model.observation_space,
+            action_space=model.action_space,
+            render_mode=render_mode,
+        )
+        self._model: Any = model.unwrapped
+        self._viewer: gym.Env | None = None
+        self.render_fps = float(model.metadata["render_fps"])
+
+    def _make(self, env_id: str, render_mode: str | None) -> gym.Env:
+        # Making from a spec leaves out the notice that a version is old, which the family has given.
+        return gym.make(gym.spec(env_id), render_mode=render_mode, disable_env_checker=True, **self._env_kwargs)
+
+    @abstractmethod
+    def _pose(self, viewer: Any) -> None:
+        """Put the state of environment 0 into Gymnasium's own."""
+
+    def _fresh(self, index: int) -> bool:
+        """Whether the episode of an environment has just begun."""
+        return bool(self._started[index] == self._clock)
+
+    def render(self) -> np.ndarray | None:
+        """Environment 0, drawn by Gymnasium's own."""
+        if self.render_mode is None:
+            return None
+        if self._viewer is None:
+            self._viewer = self._make(self.spec.id, self.render_mode)
+            self._viewer.reset(seed=0)
+        self._pose(self._viewer.unwrapped)
+        frame = self._viewer.render()
+        return None if frame is None else np.asarray(frame)
+
+    def close(self) -> None:
+        """Close the viewer."""
+        if self._viewer is not None:
+            self._viewer.close()
+            self._viewer = None
+
+
+class ActionColumn:
+    """One continuous action for each environment, as float32 and finite: a NaN would stay in the state for good."""
+
+    def __init__(self, env_id: str, num_envs: int) -> None:
+        self.values = np.zeros(num_envs, dtype=np.float32)
+        self._env_id = env_id
+        self._finite = np.zeros(num_envs, dtype=np.bool_)
+
+    def take(self, actions: np.ndarray) -> np.ndarray:
+        """[N, 1] actions as [N]; raise NonFiniteError where one is not finite."""
+        self.values[...] = np.reshape(actions, -1)
+        np.isfinite(self.values, out=self._finite)
+        if 0 in self._finite.tobytes():
+            index = int(self._finite.argmin())
+            raise NonFiniteError(
+                f"{self._env_id} was given the action {self.values[index]} in environment {index}. "
+                "Look at the policy: its parameters or its observations are not finite.",
+                tensor="action",
+                data={"action": self.values.copy()},
+            )
+        return self.values

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+LIFE_LOST = "life_lost"
+"""Key of an info: a life is gone and the game goes on. To the agent that is a termination, to the statistics nothing."""
+
 
 class Episode(NamedTuple):
     """One finished episode, on the environment's own reward. A tuple, because thousands may end in one step."""
@@ -25,6 +28,8 @@ class Episode(NamedTuple):
     """Whether the goal was met, where the environment says so in `info["is_success"]`."""
     broken: bool = False
     """Whether the environment failed in the middle: its return says nothing about the agent."""
+    told: dict[str, float] | None = None
+    """Numbers that the environment told about the episode, where it has a method `episode_metrics()`."""
 
 
 @dataclass(slots=True)

@@ -9,15 +9,20 @@ The stack, from the inside:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
-from gymlab.envs.vector import Seeds
+from gymlab.envs.vector import EnvironmentSpec, Seeds, is_image_space
 from gymlab.errors import EnvironmentFailure
+
+UNREGISTERED = EnvironmentSpec("unregistered")
+"""An environment of which nothing is known but what it does."""
 
 
 class EpisodeRecorder(gym.Wrapper):
@@ -28,6 +33,7 @@ class EpisodeRecorder(gym.Wrapper):
         self.env_return = 0.0
         self.steps = 0
         self._limit = max_episode_steps
+        self._inner_repeat: Callable[[Any, int], tuple[Any, ...]] | None = getattr(env, "repeat", None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with empty sums."""
@@ -44,6 +50,26 @@ class EpisodeRecorder(gym.Wrapper):
             truncated = True
         return observation, reward, terminated, truncated, info
 
+    def repeat(self, action: Any, count: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action `count` times or until the episode ends, and sum the rewards.
+
+        An environment that is quicker when it repeats by itself (an emulator need not draw what nobody sees) offers
+        `repeat(action, count)`, which gives what `step` gives and the number of steps taken.
+        """
+        if self._inner_repeat is not None:
+            most = count if self._limit is None else min(count, self._limit - self.steps)
+            observation, reward, terminated, truncated, info, taken = self._inner_repeat(action, most)
+            self.env_return += reward
+            self.steps += taken
+            return observation, reward, terminated, truncated or self.steps == self._limit, info
+        total = 0.0
+        for _ in range(count):
+            observation, reward, terminated, truncated, info = self.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
 
 class SubEnv(gym.Wrapper):
     """The outermost wrapper. Episode k is reset with the seed `seeds.child(purpose, env_index, k)`.
@@ -54,9 +80,17 @@ class SubEnv(gym.Wrapper):
     """
 
     def __init__(
-        self, env: gym.Env, recorder: EpisodeRecorder, *, seeds: Seeds | None, purpose: str, env_index: int
+        self,
+        env: gym.Env,
+        recorder: EpisodeRecorder,
+        *,
+        seeds: Seeds | None,
+        purpose: str,
+        env_index: int,
+        registered: EnvironmentSpec = UNREGISTERED,
     ) -> None:
         super().__init__(env)
+        self._registered = registered
         self.env_index = env_index
         self.raw_observation_space = env.observation_space
         self.observation_space = stored_space(env.observation_space)
@@ -67,6 +101,9 @@ class SubEnv(gym.Wrapper):
         self._purpose = purpose
         self._actions: list[Any] = []
         self._inner_step = env.step
+        self._episode_metrics: Callable[[], dict[str, float] | None] = getattr(
+            env.unwrapped, "episode_metrics", lambda: None
+        )
         self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
         self.episode_index = -1
         self.episodes_finished = 0
@@ -109,12 +146,29 @@ class SubEnv(gym.Wrapper):
             self.length,
             bool(terminated),
             None if success is None else bool(success),
+            told=self._episode_metrics(),
         )
 
     @property
     def env_return(self) -> float:
         """Sum of the environment's own reward in the open episode."""
         return self._recorder.env_return
+
+    def get_return_threshold(self) -> float | None:
+        """Mean return that counts as solved, as the environment was registered."""
+        return self._registered.reward_threshold
+
+    def get_max_episode_steps(self) -> int | None:
+        """Time limit in the environment's own steps."""
+        return self._registered.max_episode_steps
+
+    def is_rgb_env(self) -> bool:
+        """Whether observations are images."""
+        return is_image_space(self.observation_space)
+
+    def recorder(self, film: Film) -> AbstractContextManager[None]:
+        """Film the environment while it is stepped; it must have been made with rendering."""
+        return recorder(self, film)
 
     def abandon(self) -> Episode:
         """The open episode as far as it came before the environment failed."""

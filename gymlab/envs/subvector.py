@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.restarts import Restarts
-from gymlab.envs.step import Episode, Step
+from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Slot, VectorEnv
 from gymlab.errors import ConfigError, EnvironmentFailure
@@ -57,6 +57,15 @@ class SubEnvVector(VectorEnv):
             if key not in infos:
                 infos[key] = [None] * self.num_envs
             infos[key][index] = value
+
+    def _lose_lives(self, step: Step) -> None:
+        """Rows in which a life was lost are terminations, though their episodes go on."""
+        slot = self._slots[self._turn]
+        for index, lost in enumerate(step.info.get(LIFE_LOST, ())):
+            if lost and not slot.truncated[index]:
+                slot.terminated[index] = True
+                slot.final_observation[index] = slot.observation[index]
+                step.final_observation = slot.final_observation
 
     def _cut_off(self, step: Step, index: int, episode: Episode) -> None:
         """The row of a step in which an environment failed."""

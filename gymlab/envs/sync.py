@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.envs.restarts import Restarts, construct, trace_of
-from gymlab.envs.step import Episode, Step
+from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.subvector import SubEnvVector, action_splitter, names_of, replay
 from gymlab.envs.vector import EnvironmentSpec, Seeds
@@ -95,6 +95,8 @@ class SyncVector(SubEnvVector):
                 observations[index] = observation
                 if self.action_mask is not None:
                     self.action_mask[index] = info["action_mask"]
+        if LIFE_LOST in step.info:
+            self._lose_lives(step)
         step.action_mask = self.action_mask
         self._check(step, lambda index: self._position(index, step.episodes))
         return step

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.recording import Film, recorder
 from gymlab.envs.step import Step
 from gymlab.errors import EnvironmentFailure, NonFiniteError
 
@@ -70,6 +72,8 @@ class VectorEnv(ABC):
         """Episodes finished in each environment."""
         self.measured_step_seconds: float | None = None
         """Time of one step of one environment, where the automatic choice of a backend measured it."""
+        self.notice = ""
+        """What is to be said about the environments before training, such as their protocol."""
         self.resumable = True
         """Whether `set_state` continues unfinished episodes exactly."""
         self.resume_note = ""
@@ -118,6 +122,14 @@ class VectorEnv(ABC):
     def is_rgb_env(self) -> bool:
         """Whether observations are images."""
         return is_image_space(self.observation_space)
+
+    def recorder(self, film: Film) -> AbstractContextManager[None]:
+        """Film environment 0 while it is stepped; it must have been made with rendering.
+
+        with VideoWriter("episode.mp4", environment.render_fps) as film, environment.recorder(film):
+            ...
+        """
+        return recorder(self, film)
 
     def __enter__(self) -> VectorEnv:
         return self

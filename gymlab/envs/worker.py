@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -108,9 +110,10 @@ class Worker:
             return
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
-        if self.process.is_alive():
-            self.process.kill()
+        """End the process, whatever it does, and what it started: a game may be a program of its own."""
+        if self.process.exitcode != 0 and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.join(CLOSE_TIMEOUT)
         self.pipe.close()
 
@@ -145,7 +148,9 @@ def serve(index: int, factory: Callable[[], SubEnv], arrays: SharedArrays, pipe:
 
 
 def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Connection) -> None:
-    # Ctrl-C and SIGTERM go to the whole process group; the parent needs the workers to save their state.
+    # Ctrl-C goes to the whole process group, so the worker and the programs that its environment starts leave it: the
+    # parent needs them to save their state.
+    os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # The log and the live table belong to the parent.

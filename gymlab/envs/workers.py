@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.envs.restarts import Restarts, construct
-from gymlab.envs.step import Episode, Step
+from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.subvector import SubEnvVector, action_splitter, names_of
 from gymlab.envs.vector import EnvironmentSpec, Seeds
@@ -216,6 +216,8 @@ class AsyncVector(SubEnvVector):
             self._replace(index)
         # Answers come in any order; what is made of them must not depend on it.
         step.episodes.sort()
+        if LIFE_LOST in step.info:
+            self._lose_lives(step)
         step.action_mask = self.action_mask
         self._check(step, lambda index: self._position(index, step.episodes))
         return step

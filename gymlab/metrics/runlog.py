@@ -66,9 +66,9 @@ class RunLogSink(Sink):
         LOGGER.info("notice: %s", message)
 
     def alert(self, alert: Alert) -> None:
-        """Write the alert with its tip as a warning."""
+        """Write the alert with its tip; not as a warning, which the console would show beside its own."""
         place = f"epoch {alert.epoch}, {alert.env_steps:,} env steps"
-        LOGGER.warning("alert %s at %s: %s Tip: %s", alert.id, place, alert.message, alert.tip)
+        LOGGER.info("alert %s at %s: %s Tip: %s", alert.id, place, alert.message, alert.tip)
 
     def checkpoint(self, message: str) -> None:
         """Write the line unless the environment quiets it."""

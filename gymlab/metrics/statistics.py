@@ -100,6 +100,13 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
+def achievement_score(percentages: Sequence[float]) -> float:
+    """Crafter's score: the geometric mean of success rates in percent, each raised by 1 so that a 0 does not end it all."""
+    if not percentages or not all(0 <= percentage <= 100 for percentage in percentages):
+        raise ValueError(f"success rates are percentages from 0 to 100, not {list(percentages)}")
+    return math.exp(sum(math.log1p(percentage) for percentage in percentages) / len(percentages)) - 1.0
+
+
 def binned_curves(
     steps: Sequence[npt.ArrayLike], values: Sequence[npt.ArrayLike], *, bins: int = 60, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

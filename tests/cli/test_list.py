@@ -18,7 +18,7 @@ def test_everything_as_json(cli):
 
 def test_a_section_or_a_word(cli):
     assert set(cli("list", "algorithms", "--json").json()) == {"algorithms"}
-    found = cli("list", "cart", "--json").json()
+    found = cli("list", "cartpole-v1", "--json").json()
     assert [entry["id"] for entry in found["environments"]] == ["CartPole-v1"]
     assert found["algorithms"] == []
 

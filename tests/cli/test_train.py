@@ -1,5 +1,6 @@
 """`gymlab train` from end to end, on a budget of a second."""
 
+import csv
 import json
 import os
 import shlex
@@ -12,6 +13,7 @@ import yaml
 
 from gymlab.cli.main import main
 from gymlab.engine.run import Run, find_run
+from gymlab.envs.wrappers import EnvWrapperRegistry
 
 
 def test_train_evaluates_and_leaves_a_run(cli, tmp_path, tiny):
@@ -174,7 +176,7 @@ def test_resume_goes_on_in_the_same_run(cli, tmp_path, tiny):
         (["--resume", "one", "CartPole-v1:ppo"], "experiment"),
         (["--resume", "one", "--seeds", "0-1"], "--seeds"),
         (["--epoch", "3"], "--resume"),
-        (["--resume", "one", "gamma=0.5"], "gamma cannot change"),
+        (["--resume", "one", "optimizer=sgd"], "optimizer cannot change"),
         (["--resume", "one", "--seed", "5"], "seed cannot change"),
         (["--resume", "nothing"], "No run 'nothing'"),
     ],
@@ -184,3 +186,33 @@ def test_resume_refuses_what_would_be_another_run(cli, tiny, arguments, named):
     refused = cli("train", *arguments)
     assert refused.code == 2
     assert named in refused.err
+
+
+def test_a_wrapper_of_the_users_own_from_a_plugin(cli, tiny, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(EnvWrapperRegistry, "_entries", dict(EnvWrapperRegistry._entries))
+    (tmp_path / "wrappers_of_mine.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymlab.envs.wrappers import EnvWrapperRegistry\n"
+        "@EnvWrapperRegistry.register\n"
+        "class TimesReward(gym.RewardWrapper):\n"
+        '    """Multiplies the reward."""\n'
+        "    def __init__(self, env, factor: float):\n"
+        "        super().__init__(env)\n"
+        "        self.factor = factor\n"
+        "    def reward(self, reward):\n"
+        "        return self.factor * reward\n"
+    )
+    arguments = ["train", "CartPole-v1:ppo", *tiny, "env_wrappers=[{id: TimesReward, factor: 3}]", "--run-id", "times"]
+    refused = cli(*arguments)
+    assert refused.code == 2
+    assert "TimesReward" in refused.err
+    shown = cli(*arguments, "--plugin", "wrappers_of_mine", "--json")
+    assert shown.code == 0, shown.err
+    with (tmp_path / "runs" / "times" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    shaped, own = ([float(row[f"train/roll/{name}/mean"]) for row in rows] for name in ("ep_shaped_rew", "ep_rew"))
+    assert shaped == pytest.approx([3 * value for value in own])
+    wrong = cli(*arguments[:-3], "env_wrappers=[{id: TimesReward, facter: 3}]", "--plugin", "wrappers_of_mine")
+    assert wrong.code == 2
+    assert "'factor'" in wrong.err

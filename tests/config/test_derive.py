@@ -95,7 +95,7 @@ def test_the_budget_of_a_run():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "mode"), [("ALE/Pong-v5", "auto"), ("VizDoom-Basic-v0", "async"), ("Retro/Airstriker-Genesis", "async")]
+    ("env_id", "mode"), [("ALE/Tennis-v5", "auto"), ("VizDoom-Own-v0", "async"), ("Retro/Airstriker-Genesis", "async")]
 )
 def test_families_of_images_have_their_defaults(env_id, mode):
     config = load_experiment(env_id, algo="ppo").config
@@ -117,7 +117,7 @@ ram: {algo_id: ppo, obs_type: ram, frame_stack: 1}
     assert (rgb.frame_stack, rgb.grayscale_obs, rgb.resize_obs, rgb.model_id) == (2, False, (84, 84), None)
     for variant in ("objects", "ram"):
         config = load_experiment(f"ALE-Pong-v5:{variant}", config_dir=conf).config
-        assert (config.frame_stack, config.frame_skip, config.grayscale_obs, config.resize_obs) == (1, 1, False, None)
+        assert (config.frame_stack, config.frame_skip, config.grayscale_obs, config.resize_obs) == (1, 4, False, None)
 
 
 def test_a_debugger_gets_one_synchronous_env_and_a_batch_that_fits(load_variant):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.pages import wrapper_rows
 from gymlab.engine.run import Run
+from gymlab.envs.wrappers import EnvWrapperRegistry
 from gymlab.workflows.ppo import PPOConfig
 
 ROOT = Path(__file__).parents[2]
@@ -110,3 +112,20 @@ def test_readme_snippet_runs(tmp_path):
     assert small != snippet
     done = subprocess.run([sys.executable, "-c", small], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_has_a_line_for_each_wrapper():
+    head, _, *lines = wrapper_rows()
+    assert head == "| wrapper | arguments | what it does |"
+    assert [line.split("`")[1] for line in lines] == list(EnvWrapperRegistry)
+    by_name = {line.split("`")[1]: line for line in lines}
+    skip = (
+        "Repeats an action `skip` times, or a number of times drawn from [lo, hi] at each step, and sums the rewards."
+    )
+    assert by_name["FrameSkipWrapper"] == f"| `FrameSkipWrapper` | `skip=4` | {skip} |"
+    assert "| `mapping` (required) |" in by_name["DiscreteActionSpaceRemapperWrapper"]
+    assert "`noop_penalty=0.005`, `move_reward=0.002`" in by_name["VizDoom_RewardShaper"]
+    assert "context" not in by_name["MountainCarV0_StateCountBonus"].split("|")[2]
+    for line in lines:
+        assert len(re.split(r"(?<!\\)\|", line)) == 5, line
+        assert line.split(" | ")[-1].rstrip(" |"), line

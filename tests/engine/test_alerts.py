@@ -56,7 +56,7 @@ def test_an_alert_is_in_the_metrics_the_log_the_report_and_alerts_json(runs):
     for part in (f"| `kl_high` | 1,280 to {high.last_env_steps:,} |", high.message, high.tip):
         assert part in report
     assert (
-        f"WARNING alert kl_high at epoch 5, 1,280 env steps: {high.message} Tip:" in (whole.dir / "run.log").read_text()
+        f"INFO    alert kl_high at epoch 5, 1,280 env steps: {high.message} Tip:" in (whole.dir / "run.log").read_text()
     )
 
 

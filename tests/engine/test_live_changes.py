@@ -228,7 +228,7 @@ def test_a_stop_inside_the_epoch_of_a_change(tmp_path, with_callback):
     path = tmp_path / "cut" / "config.json"
     with_callback(AtEpoch({3: change_much(path)}), StopInside(3))
     cut = train(tmp_path, run_id="cut")
-    assert cut.checkpoints.find().path.name == "epoch=0003-step=512.ckpt"
+    assert cut.checkpoints.find().path.name == "epoch=0003-step=384.ckpt"
     with_callback()
     assert_equal(whole, gymlab.resume("cut", runs_dir=tmp_path))
 

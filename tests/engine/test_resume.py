@@ -18,7 +18,7 @@ TINY = {**SMALL, "batch_size": 64, "n_epochs": 2}
 KINDS = {
     "native": ("CartPole-v1:ppo", {}),
     "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
-    "replayed": ("Acrobot-v1:ppo", {"n_envs": 2}),
+    "replayed": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "sync"}),
     "workers": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "async"}),
     "frames": (
         "CartPole-v1:ppo_pixels",
@@ -40,6 +40,7 @@ KINDS = {
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
     "table": ("FrozenLake-v1:q_learning", {}),
     "table with masks": ("Taxi-v4:q_learning", {"n_envs": 2}),
+    "table with masks, replayed": ("Taxi-v4:q_learning", {"n_envs": 2, "vectorization_mode": "sync"}),
 }
 
 

@@ -36,7 +36,7 @@ def test_auto_takes_native_where_there_is_one(config, monkeypatch):
 
 
 def test_auto_steps_quick_environments_in_this_process(config, monkeypatch):
-    backend, seconds = backend_of(config("MountainCar-v0"), monkeypatch=monkeypatch)
+    backend, seconds = backend_of(config("Counting-v0"), monkeypatch=monkeypatch)
     assert backend == "sync"
     assert 0 < seconds < 0.5e-3
 
@@ -69,7 +69,7 @@ def test_the_config_may_choose(config, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"env_id": "Acrobot-v1"}, "no vector version"),
+        ({"env_id": "Blackjack-v1"}, "no vector version"),
         ({"frame_stack": 2}, "frame_stack"),
         ({"frame_skip": 2}, "frame_skip"),
         ({"obs_type": "rgb"}, "rgb"),
@@ -85,7 +85,7 @@ def test_native_where_it_cannot_be_says_why(config, fields, reason):
 def test_measuring_leaves_the_seeds_of_training_alone(config, slow, monkeypatch):
     monkeypatch.setattr(build, "_cores", lambda: 2)
     first = [
-        make_vector(config("MountainCar-v0"), 2, SeedTree(0), backend=backend).reset().copy()
+        make_vector(config("Blackjack-v1"), 2, SeedTree(0), backend=backend).reset().copy()
         for backend in ("auto", "sync")
     ]
     np.testing.assert_array_equal(*first)

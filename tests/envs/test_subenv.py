@@ -3,6 +3,7 @@ import pytest
 from counting_env import Counting
 
 from gymlab.engine.seeding import SeedTree
+from gymlab.envs import make_env
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.errors import EnvironmentFailure
 
@@ -35,7 +36,7 @@ def test_an_episode_knows_its_place():
     for _ in range(4):
         env.step(1)
     episode = env.finish(terminated=True, info={"is_success": True})
-    assert episode == (3, 0, 10.0, 10.0, 4, True, True, False)
+    assert episode == (3, 0, 10.0, 10.0, 4, True, True, False, None)
     env.reset()
     assert env.episode_index == 1
     assert env.episodes_finished == 1
@@ -91,3 +92,12 @@ def test_observations_of_a_dict_are_flattened_in_reset_and_step():
     env = SubEnv(recorder, recorder, seeds=None, purpose="train", env_index=0)
     np.testing.assert_array_equal(env.reset(seed=0)[0], [1, 0, 0])
     np.testing.assert_array_equal(env.step(0)[0], [0, 1, 1])
+
+
+def test_an_environment_may_tell_about_its_episodes(config, monkeypatch):
+    env = make_env(config("Counting-v0"))
+    assert env.finish(terminated=True, info={}).told is None
+    monkeypatch.setattr(Counting, "episode_metrics", lambda self: {"kills": 2.0}, raising=False)
+    env = make_env(config("Counting-v0"))
+    assert env.finish(terminated=True, info={}).told == {"kills": 2.0}
+    assert env.abandon().told is None

@@ -107,3 +107,8 @@ def test_wrappers_that_share_their_state_cannot_be_split(config):
     shared = config("MountainCar-v0", env_wrappers=({"id": "MountainCarV0_StateCountBonus"},))
     with pytest.raises(ConfigError, match=r"MountainCarV0_StateCountBonus.*sync"):
         make_vector(shared, 2, SeedTree(0), backend="async")
+
+
+def test_workers_are_out_of_reach_of_the_terminals_interrupt(workers):
+    groups = {os.getpgid(worker.process.pid) for worker in workers()._workers}
+    assert len(groups | {os.getpgrp()}) == 3

@@ -6,8 +6,10 @@ from rich.console import Console
 
 from gymlab.metrics.alerts import Alert
 from gymlab.metrics.console import ConsoleSink, Progress
+from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.names import ENV_STEPS, EPOCH, episode_return
 from gymlab.metrics.report import ReportData
+from gymlab.metrics.runlog import RunLogSink
 from gymlab.metrics.statistics import Interval
 
 
@@ -210,3 +212,12 @@ def test_quiet_keeps_warnings_to_the_log():
     logging.getLogger("gymlab").warning("nothing to see")
     sink.close()
     assert output.getvalue() == ""
+
+
+def test_an_alert_is_shown_once_though_run_log_has_it_too(tmp_path):
+    sink, _, output = make(terminal=False)
+    log = RunLogSink(tmp_path / "run.log")
+    with Monitor([log, sink]) as monitor:
+        monitor.alert(ALERT)
+    assert output.getvalue().count("kl_high") == 1
+    assert "alert kl_high at epoch 5" in (tmp_path / "run.log").read_text()

@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from gymlab.metrics.statistics import Interval, aggregate, binned_curves, estimate, iqm, mean_ci95, wilson
+from gymlab.metrics.statistics import (
+    Interval,
+    achievement_score,
+    aggregate,
+    binned_curves,
+    estimate,
+    iqm,
+    mean_ci95,
+    wilson,
+)
 
 
 def test_iqm_is_the_mean_of_the_middle_half():
@@ -89,3 +98,16 @@ def test_bins_before_a_runs_first_value_leave_it_out():
     ends, mean, _, _ = binned_curves([[10, 20], [20]], [[1.0, 2.0], [4.0]], bins=2)
     assert ends.tolist() == [10, 20]
     assert mean.tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("percentages", "score"), [((100, 50, 10, 1, 0), 9.253281), ((50,) * 22, 50.0), ((100,) * 17 + (0,) * 5, 34.3829)]
+)
+def test_achievement_score(percentages, score):
+    assert achievement_score(percentages) == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize("percentages", [[], [101.0], [-1.0]])
+def test_achievement_score_of_what_is_no_percentage(percentages):
+    with pytest.raises(ValueError, match="percentages"):
+        achievement_score(percentages)

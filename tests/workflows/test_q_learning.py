@@ -274,7 +274,7 @@ def test_taxi_states_round_trip():
 @pytest.mark.parametrize("encoding", ["binary", "onehot"])
 def test_an_encoded_number_is_the_same_task(tmp_path, encoding):
     settings = {"seed": 3, "max_env_steps": 4000, "eval_freq_epochs": None, "eval_episodes": 5, "video": False}
-    settings |= {"runs_dir": tmp_path, "quiet": True}
+    settings |= {"runs_dir": tmp_path, "quiet": True, "vectorization_mode": "sync"}
     plain = gymlab.train("FrozenLake-v1:q_learning", run_id="plain", **settings)
     wrapped = gymlab.train(
         "FrozenLake-v1:q_learning",

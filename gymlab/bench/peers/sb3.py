@@ -69,11 +69,30 @@ def linear(start: float) -> Callable[[float], float]:
     return lambda remaining: remaining * start
 
 
+def atari_environments(setting: Setting, seed: int) -> Any:
+    """Its documented way to Atari; the wrappers skip frames, so that the emulator must not."""
+    import ale_py
+    import gymnasium
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    gymnasium.register_envs(ale_py)
+    games = make_atari_env(setting.env_id, n_envs=setting.n_envs, seed=seed, env_kwargs={"frameskip": 1})
+    return VecFrameStack(games, n_stack=4)
+
+
 def build(setting: Setting, seed: int, log_dir: str, algorithm: Any = PPO) -> Any:
-    """A model of the setting. Its network is two separate tanh MLPs 64-64 and its optimizer Adam, as in gymlab."""
+    """A model of the setting. Its network is two separate tanh MLPs 64-64 or, on pictures, one Nature network with two
+    heads, and its optimizer Adam, as in gymlab.
+    """
+    if setting.pixels:
+        policy, environments, network = "CnnPolicy", atari_environments(setting, seed), None
+    else:
+        policy, environments = "MlpPolicy", make_vec_env(setting.env_id, n_envs=setting.n_envs, seed=seed)
+        network = {"net_arch": {"pi": [64, 64], "vf": [64, 64]}}
     model = algorithm(
-        "MlpPolicy",
-        make_vec_env(setting.env_id, n_envs=setting.n_envs, seed=seed),
+        policy,
+        environments,
         learning_rate=linear(setting.learning_rate) if setting.linear else setting.learning_rate,
         n_steps=setting.n_steps,
         batch_size=setting.batch_size,
@@ -84,7 +103,7 @@ def build(setting: Setting, seed: int, log_dir: str, algorithm: Any = PPO) -> An
         ent_coef=0.0,
         vf_coef=0.5,
         max_grad_norm=0.5,
-        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}},
+        policy_kwargs=network,
         device="cpu",
         verbose=0,
         seed=seed,

@@ -7,11 +7,15 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar
 
 import gymnasium as gym
 
-from gymlab.envs.vector import EnvironmentSpec
+from gymlab.config.schema import Config
+from gymlab.envs.extras import missing_extra
+from gymlab.envs.vector import EnvironmentSpec, Seeds, VectorEnv
+from gymlab.envs.wrappers import PixelObservationWrapper
 from gymlab.errors import EnvironmentFailure
 
 FAMILIES: list[Family] = []
@@ -23,6 +27,10 @@ class Family(ABC):
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
+    one_a_process: ClassVar[bool] = False
+    """Whether a process can hold one environment only."""
+    skips_frames: ClassVar[bool] = False
+    """Whether `make` repeats actions by itself, so that no wrapper has to."""
 
     @abstractmethod
     def resolve(self, env_id: str) -> str:
@@ -32,6 +40,14 @@ class Family(ABC):
         """Arguments with which a resolved id is made: the config's, on top of what the family adds."""
         return dict(env_kwargs)
 
+    def configured(self, env_id: str, config: Config, purpose: str) -> dict[str, Any]:
+        """Arguments with which the environment of a config is made; families that need more of it than `env_kwargs` look."""
+        return self.env_kwargs(env_id, config.env_kwargs)
+
+    def notice(self, env_kwargs: dict[str, Any], config: Config) -> str:
+        """What is to be said about these arguments before training; nothing unless a family has a protocol."""
+        return ""
+
     @abstractmethod
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
         """What is known about a resolved id without making it."""
@@ -39,6 +55,14 @@ class Family(ABC):
     @abstractmethod
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One environment without time limit or wrappers of ours."""
+
+    def pixels(self, env: gym.Env, env_kwargs: dict[str, Any]) -> gym.Env:
+        """`obs_type: rgb` of an environment that gives no pictures by itself: what it draws, unless a family knows better."""
+        return PixelObservationWrapper(env)
+
+    def shown(self, env: gym.Env, env_kwargs: dict[str, Any]) -> gym.Env:
+        """What stands between the recorder of the environment's own reward and the agent."""
+        return env
 
     @abstractmethod
     def ids(self) -> Iterable[str]:
@@ -51,6 +75,30 @@ class Family(ABC):
     def make_vector(self, env_id: str, env_kwargs: dict[str, Any], num_envs: int) -> gym.vector.VectorEnv:
         """That vector version."""
         raise EnvironmentFailure(f"{env_id} has no vector version.")
+
+    def obstacle_to_native(self, config: Config, env_kwargs: dict[str, Any]) -> str | None:
+        """Why `make_native` cannot do what a config asks for, empty when it can; None: the family has none of its own."""
+        return None
+
+    def make_native(
+        self,
+        config: Config,
+        spec: EnvironmentSpec,
+        env_kwargs: dict[str, Any],
+        num_envs: int,
+        seeds: Seeds,
+        purpose: str,
+    ) -> VectorEnv:
+        """The family's own vector environment."""
+        raise EnvironmentFailure(f"{spec.id} has no vector version.")
+
+
+def require(module: str, env_id: str, needs: str) -> ModuleType:
+    """Import a package that environments need; where it is missing, the error is the pip line to run (`needs`: a name in `extras.NEEDS`)."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing_extra(needs, env_id, error) from error
 
 
 def register_family(family: Family) -> Family:

@@ -5,28 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.native import NativeVector, register_native
+from gymlab.envs.native import GymnasiumNative, constant, register_native
 from gymlab.envs.vector import EnvironmentSpec, Seeds
 from gymlab.errors import EnvironmentFailure
 
 POSITION_LIMIT = 2.4
 ANGLE_LIMIT = 12 * 2 * math.pi / 360
-
-
-def _constant(value: float) -> np.ndarray:
-    # A ufunc takes a 0-d array a third faster than a Python float.
-    return np.array(value, dtype=np.float64)
-
-
-GRAVITY, POLE_MASS, TOTAL_MASS, HALF_LENGTH = _constant(9.8), _constant(0.1), _constant(0.1 + 1.0), _constant(0.5)
-POLE_MASS_LENGTH, FOUR_THIRDS, TIME_STEP = _constant(0.1 * 0.5), _constant(4.0 / 3.0), _constant(0.02)
+GRAVITY, POLE_MASS, TOTAL_MASS, HALF_LENGTH = constant(9.8), constant(0.1), constant(0.1 + 1.0), constant(0.5)
+POLE_MASS_LENGTH, FOUR_THIRDS, TIME_STEP = constant(0.1 * 0.5), constant(4.0 / 3.0), constant(0.02)
 
 
 @register_native("CartPole-v0", "CartPole-v1")
-class CartPoleVector(NativeVector):
+class CartPoleVector(GymnasiumNative):
     """CartPole in float64 with float32 observations, as Gymnasium's own; `sutton_barto_reward` gives 0 and -1."""
 
     options: ClassVar[frozenset[str]] = frozenset({"sutton_barto_reward"})
@@ -38,19 +30,10 @@ class CartPoleVector(NativeVector):
         seeds: Seeds,
         purpose: str,
         *,
-        render_mode: str | None = None,
         sutton_barto_reward: bool = False,
+        **arguments: Any,
     ) -> None:
-        high = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
-        super().__init__(
-            spec,
-            num_envs,
-            seeds,
-            purpose,
-            observation_space=gym.spaces.Box(-high, high, dtype=np.float32),
-            action_space=gym.spaces.Discrete(2),
-            render_mode=render_mode,
-        )
+        super().__init__(spec, num_envs, seeds, purpose, sutton_barto_reward=sutton_barto_reward, **arguments)
         self._sutton_barto_reward = sutton_barto_reward
         self._force_of = np.array([-10.0, 10.0])
         # [0 position, 1 velocity][0 cart, 1 pole][N]: one product with the time step moves everything.
@@ -62,8 +45,6 @@ class CartPoleVector(NativeVector):
         self._rows = (*np.zeros((5, num_envs)), self._state[0, 1], self._state[1, 1], *self._change[1])
         self._parts = (self._change[0], self._state[1], self._state[0], self._distance, *self._outside)
         self._views = [slot.observation.reshape(-1, 2, 2).T for slot in self._slots]
-        self._viewer: gym.Env | None = None
-        self.render_fps = 50.0
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {"state": self._state}
@@ -123,21 +104,6 @@ class CartPoleVector(NativeVector):
     def _observe(self, turn: int) -> None:
         self._views[turn][...] = self._state
 
-    def render(self) -> np.ndarray | None:
-        """Environment 0, drawn by Gymnasium's own CartPole."""
-        if self.render_mode is None:
-            return None
-        if self._viewer is None:
-            self._viewer = gym.make(self.spec.id, render_mode=self.render_mode, disable_env_checker=True)
-            self._viewer.reset(seed=0)
+    def _pose(self, viewer: Any) -> None:
         # Gymnasium's order is cart position, cart velocity, pole angle, pole velocity.
-        viewer: Any = self._viewer.unwrapped
         viewer.state = self._state[:, :, 0].T.ravel()
-        frame = self._viewer.render()
-        return None if frame is None else np.asarray(frame)
-
-    def close(self) -> None:
-        """Close the viewer."""
-        if self._viewer is not None:
-            self._viewer.close()
-            self._viewer = None

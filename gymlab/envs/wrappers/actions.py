@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -13,6 +13,8 @@ from gymlab.errors import ConfigError
 
 FRAME_SKIP_STREAM = 0x5C1B
 """Keeps the draws of the frame skip apart from those of the environment, which has the same seed."""
+STICKY_STREAM = 0x571C
+"""Keeps the draws of sticky buttons apart from both."""
 
 
 @EnvWrapperRegistry.register
@@ -27,6 +29,11 @@ class FrameSkipWrapper(gym.Wrapper):
                 f"FrameSkipWrapper: skip is {skip!r}; expected a count >= 1 or [lo, hi] with 1 <= lo <= hi."
             )
         self._low, self._high = int(low), int(high)
+        self._repeat = getattr(env, "repeat", None) or self._step_by_step
+        fps = env.metadata.get("render_fps")
+        if fps:
+            # One picture a step: a video plays as fast as the environment was meant to.
+            self.metadata = {**env.metadata, "render_fps": fps / ((low + high) / 2)}
         self._generator = np.random.default_rng()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -40,6 +47,9 @@ class FrameSkipWrapper(gym.Wrapper):
         count = self._low
         if self._high > self._low:
             count = int(self._generator.integers(self._low, self._high + 1))
+        return self._repeat(action, count)
+
+    def _step_by_step(self, action: Any, count: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         total = 0.0
         for _ in range(count):
             observation, reward, terminated, truncated, info = self.env.step(action)
@@ -99,6 +109,46 @@ class ActionRewardShaper(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         bonus = self._rewards[int(action) - self._start]
         return observation, float(reward) + bonus, terminated, truncated, {**info, "action_reward_bonus": bonus}
+
+
+@EnvWrapperRegistry.register
+class StickyActionsWrapper(gym.Wrapper):
+    """Presses buttons of a MultiBinary action by itself: `sticky_buttons` is {button number: probability} of each step.
+
+    What the agent presses stays pressed. The draws follow from the episode's seed.
+    """
+
+    def __init__(self, env: gym.Env, sticky_buttons: Mapping[int, float]) -> None:
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, gym.spaces.MultiBinary) or len(space.shape) != 1:
+            raise ConfigError(f"StickyActionsWrapper needs MultiBinary actions; these are {space}.")
+        self._probability = np.zeros(space.shape)
+        for button, probability in sticky_buttons.items():
+            # Keys of a config that was saved as JSON are text.
+            number = int(button) if str(button).isdigit() else -1
+            if not 0 <= number < len(self._probability):
+                raise ConfigError(
+                    f"StickyActionsWrapper: sticky_buttons has the button {button!r}; expected a number from 0 to "
+                    f"{len(self._probability) - 1}."
+                )
+            if not 0.0 <= float(probability) <= 1.0:
+                raise ConfigError(
+                    f"StickyActionsWrapper: the probability of button {button} is {probability}; expected 0 to 1."
+                )
+            self._probability[number] = float(probability)
+        self._generator = np.random.default_rng()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; the seed also starts the draws."""
+        if seed is not None:
+            self._generator = np.random.default_rng([seed, STICKY_STREAM])
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step with the buttons that the agent or the draw presses."""
+        forced = self._generator.random(self._probability.shape) < self._probability
+        return self.env.step(np.where(forced, 1, action).astype(np.int8))
 
 
 def _discrete_actions(env: gym.Env, wrapper: str) -> gym.spaces.Discrete:

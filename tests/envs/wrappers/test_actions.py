@@ -3,7 +3,12 @@ import numpy as np
 import pytest
 from counting_env import Counting
 
-from gymlab.envs.wrappers import ActionRewardShaper, DiscreteActionSpaceRemapperWrapper, FrameSkipWrapper
+from gymlab.envs.wrappers import (
+    ActionRewardShaper,
+    DiscreteActionSpaceRemapperWrapper,
+    FrameSkipWrapper,
+    StickyActionsWrapper,
+)
 from gymlab.errors import ConfigError
 
 
@@ -74,3 +79,48 @@ def test_bonuses_must_fit_the_actions():
         ActionRewardShaper(Counting(), rewards=[1, 2])
     with pytest.raises(ConfigError, match="Discrete"):
         ActionRewardShaper(gym.make("Pendulum-v1"), rewards=[1, 2])
+
+
+class Pad(gym.Env):
+    observation_space = gym.spaces.Discrete(1)
+    action_space = gym.spaces.MultiBinary(3)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return 0, 0.0, False, False, {"action": action.tolist()}
+
+
+def test_sticky_buttons_are_pressed_with_their_probability_and_never_released():
+    def pressed(seed, action):
+        env = StickyActionsWrapper(Pad(), sticky_buttons={0: 0.25, "2": 1.0})
+        env.reset(seed=seed)
+        return np.array([env.step(np.array(action, dtype=np.int8))[-1]["action"] for _ in range(2000)])
+
+    idle = pressed(0, [0, 0, 0])
+    assert idle[:, 0].mean() == pytest.approx(0.25, abs=0.04)
+    assert idle[:, 1].tolist() == [0] * 2000
+    assert idle[:, 2].tolist() == [1] * 2000
+    assert pressed(0, [1, 1, 0]).all()
+    np.testing.assert_array_equal(idle, pressed(0, [0, 0, 0]))
+    assert (idle != pressed(1, [0, 0, 0])).any()
+
+
+@pytest.mark.parametrize("wrong", [{3: 0.5}, {-1: 0.5}, {"jump": 0.5}, {0: 1.5}])
+def test_sticky_buttons_that_cannot_be(wrong):
+    with pytest.raises(ConfigError, match="StickyActionsWrapper"):
+        StickyActionsWrapper(Pad(), sticky_buttons=wrong)
+
+
+def test_sticky_buttons_need_buttons():
+    with pytest.raises(ConfigError, match="MultiBinary"):
+        StickyActionsWrapper(Counting(), sticky_buttons={0: 0.5})
+
+
+def test_a_video_of_skipped_frames_plays_at_the_speed_of_the_environment():
+    env = Counting()
+    env.metadata = {"render_fps": 60}
+    assert FrameSkipWrapper(env, 4).metadata["render_fps"] == 15
+    assert FrameSkipWrapper(env, [2, 4]).metadata["render_fps"] == 20

@@ -11,12 +11,13 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, at_least_one
+from gymlab.cli.arguments import add_json, add_plugins, at_least_one
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ EXAMPLES = """  gymlab smoke                             every experiment, 100 s
   gymlab smoke --filter cartpole           those with `cartpole` in their name
   gymlab smoke --filter atari --random     a family, with random actions and no learning
   gymlab smoke --limit 5 --timesteps 1000 --jobs 1 --json"""
-HEAVY = ("gymlab.api", "lightning_fabric", "matplotlib.figure", "matplotlib.backends.backend_agg")
+HEAVY = ("lightning_fabric", "matplotlib.figure", "matplotlib.backends.backend_agg")
 COLOURS = {"PASS": "green", "FAIL": "red", "SKIP": "yellow"}
 
 
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--logs", metavar="DIR", help="where logs of failures go (default: a temporary directory)")
     parser.add_argument("--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and ours")
+    add_plugins(parser)
     add_json(parser)
 
 
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     outcomes = [Outcome(name, "SKIP", 0.0, lines) for name, lines in skipped.items()]
     for outcome in () if arguments.json else outcomes:
         show(outcome)
-    import_what_all_need()
+    import_what_all_need(arguments.plugin)
     work = partial(_work, arguments.timesteps, arguments.random, directory / "runs", arguments.config_dir)
     for outcome in attempt_all(names, work, directory, arguments.jobs or cores(), arguments.timeout):
         outcomes.append(outcome)
@@ -103,12 +105,14 @@ def experiments(config_dir: str | None = None, word: str = "") -> list[tuple[str
     return found + [(name, "") for name in composed if word.lower() in name.lower()]
 
 
-def import_what_all_need() -> None:
+def import_what_all_need(plugins: Sequence[str] = ()) -> None:
     """Import what every training imports once, before the forks: a process of its own then costs no seconds."""
+    from gymlab.api import load_plugins
     from gymlab.engine.workflow import find_workflow, workflow_names
 
     for module in HEAVY:
         importlib.import_module(module)
+    load_plugins(plugins)
     for name in workflow_names():
         find_workflow(name)
 

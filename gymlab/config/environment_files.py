@@ -152,30 +152,35 @@ class Library:
 
     def matching(self, environment: str) -> Iterator[EnvironmentFile]:
         """Files of an environment; within a root the one that carries its name comes first."""
-        stem = file_stem(environment)
         for root in self.roots:
-            paths = self.paths(root)
-            named = [path for path in paths if path.stem == stem]
-            for path in named:
-                yield self.open(path)
-            for path in paths:
-                file = None if path in named else self._try_open(path)
-                if file is not None and stem in file.names:
-                    yield file
+            yield from self._matching_in(root, file_stem(environment))
+
+    def _matching_in(self, root: Path, stem: str) -> Iterator[EnvironmentFile]:
+        paths = self.paths(root)
+        named = [path for path in paths if path.stem == stem]
+        for path in named:
+            yield self.open(path)
+        for path in paths:
+            file = None if path in named else self._try_open(path)
+            if file is not None and stem in file.names:
+                yield file
 
     def find(self, environment: str, variant: str) -> Section | None:
-        """The section `environment:variant`, from environment files or a legacy `hyperparams/<algo>.yaml`."""
-        for file in self.matching(environment):
-            name = file.variant_for(variant)
-            if name is not None:
-                variant_name = str(file.document.get("variant") or _short(name, file))
-                return Section(self.inherited(file, name), variant_name, file.path)
-        return self._find_legacy(environment, algorithm_name(variant))
-
-    def _find_legacy(self, environment: str, algorithm: str) -> Section | None:
+        """The section `environment:variant`, from environment files or a legacy `hyperparams/<algo>.yaml` of the strongest root."""
         for root in self.roots:
-            path = root / "hyperparams" / f"{algorithm}.yaml"
-            file = self._try_open(path) if path.is_file() else None
+            for file in self._matching_in(root, file_stem(environment)):
+                name = file.variant_for(variant)
+                if name is not None:
+                    variant_name = str(file.document.get("variant") or _short(name, file))
+                    return Section(self.inherited(file, name), variant_name, file.path)
+            legacy = self._find_legacy(root, environment, algorithm_name(variant))
+            if legacy is not None:
+                return legacy
+        return None
+
+    def _find_legacy(self, root: Path, environment: str, algorithm: str) -> Section | None:
+        for path in sorted((root / "hyperparams").glob("*.yaml")):
+            file = self._try_open(path) if algorithm_name(path.stem) == algorithm else None
             for name in file.variants if file else ():
                 if file_stem(name) == file_stem(environment):
                     fields = self.inherited(file, name)  # type: ignore[arg-type]

@@ -45,6 +45,26 @@ def test_the_how_to_adds_an_algorithm_with_no_file_edited(tmp_path):
     assert evaluated.returncode == 0, evaluated.stderr
 
 
+def test_the_how_to_adds_an_environment_with_no_file_edited(tmp_path):
+    page = "docs/how-to/add-an-environment.md"
+    (tmp_path / "maze.py").write_text(blocks(page, "python")[0])
+    (tmp_path / "conf" / "environments").mkdir(parents=True)
+    (tmp_path / "conf" / "environments" / "Maze-v0.yaml").write_text(blocks(page, "yaml")[0])
+    shown = commands(page)
+    assert len(shown) == 8
+    for number, line in enumerate(shown):
+        words = shlex.split(line)[1:]
+        named = ["-q", "video=false", "--run-id", f"run-{number}"] if words[0] == "train" else []
+        done = gymlab(*words, *named, cwd=tmp_path)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        if words[0] == "train" and "size=9" not in words:
+            assert Run(tmp_path / "runs" / f"run-{number}").result["mean"] >= 0.7
+        if words[:2] == ["env", "check"]:
+            assert "It can be trained on." in done.stdout
+        if words[0] == "smoke":
+            assert "2 passed, 0 failed, 0 skipped" in done.stdout
+
+
 def test_the_how_to_changes_a_run(tmp_path):
     page = "docs/how-to/change-a-running-run.md"
     small = [

@@ -3,6 +3,7 @@ import pytest
 from counting_env import Counting
 
 from gymlab.engine.seeding import SeedTree
+from gymlab.envs import make_env
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.errors import EnvironmentFailure
 

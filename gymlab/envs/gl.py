@@ -56,9 +56,15 @@ def prepare_gl(*, drawing: bool) -> str:
         os.environ["MUJOCO_GL"] = chosen
         if chosen in ("egl", "osmesa"):
             os.environ.setdefault("PYOPENGL_PLATFORM", chosen)
-        if drawing:
-            logger.info("MuJoCo draws with %s.", chosen)
+    # The first environments are made before a run has its log: who cannot hear it yet is told at the next one.
+    if drawing and logger.isEnabledFor(logging.INFO):
+        _say(chosen)
     return chosen
+
+
+@cache
+def _say(backend: str) -> None:
+    logger.info("MuJoCo draws with %s.", backend)
 
 
 def _calm_software_rendering() -> None:

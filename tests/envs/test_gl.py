@@ -47,6 +47,18 @@ def test_the_first_that_draws_is_chosen_and_remembered(monkeypatch):
     assert tried == ["egl", "osmesa"]
 
 
+def test_the_choice_is_said_once_as_soon_as_there_is_a_log(monkeypatch, caplog):
+    pretend(monkeypatch, "egl")
+    gl._say.cache_clear()
+    gl.prepare_gl(drawing=True)
+    assert caplog.messages == []
+    caplog.set_level("INFO", "gymlab")
+    gl.prepare_gl(drawing=False)
+    gl.prepare_gl(drawing=True)
+    gl.prepare_gl(drawing=True)
+    assert caplog.messages == ["MuJoCo draws with egl."]
+
+
 def test_another_mujoco_is_tried_anew(monkeypatch):
     tried = pretend(monkeypatch, "egl")
     gl.probe()

@@ -63,8 +63,6 @@ class CrafterEnv(gym.Env):
         # Length 0: our own time limit truncates. The seed is set at each reset.
         self._game = crafter.Env(reward=reward, length=0, seed=0, **options)
         self._game._world.__class__ = _repeatable_world()
-        # A map of the whole world that only debugging needs, and a third of the time of a step.
-        self._game._sem_view = lambda: None
         self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(0, 255, self._game.observation_space.shape, np.uint8)
         self.action_space = gym.spaces.Discrete(len(self._game.action_names))

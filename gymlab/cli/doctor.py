@@ -11,10 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from gymlab.cli.arguments import add_json, add_runs_directory
 from gymlab.cli.extras import extras, package_version, version_of_module
-from gymlab.envs.extras import NEEDS
+
+if TYPE_CHECKING:
+    from gymlab.envs.extras import Needs
 
 EXAMPLES = """  gymlab doctor
   gymlab doctor --json
@@ -57,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     """All findings, the core first."""
+    from gymlab.envs.extras import NEEDS
+
     yield _python()
     yield _torch()
     for package in CORE:
@@ -67,7 +72,8 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     yield _display()
     if package_version("mujoco") is not None:
         yield _gl()
-    yield from _families()
+    for needs in NEEDS.values():
+        yield _family(needs)
     for extra in extras(besides=NEEDS):
         versions = ", ".join(f"{name} {number}" for name, number in extra.installed.items())
         if extra.missing:
@@ -76,16 +82,13 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
             yield Finding(extra.name, "ok", versions)
 
 
-def _families() -> Iterator[Finding]:
-    """What environments need, by extra; nothing is imported."""
-    for needs in NEEDS.values():
-        found = [f"{name} {version_of_module(name)}" for name in needs.modules if name not in needs.missing]
-        if needs.missing:
-            yield Finding(
-                needs.requirement, "missing", f"without {', '.join(needs.missing)}", "\n".join(needs.pip_lines)
-            )
-        else:
-            yield Finding(needs.requirement, "ok", ", ".join(found))
+def _family(needs: Needs) -> Finding:
+    """What some environments need; nothing is imported."""
+    if needs.missing:
+        lines = "\n".join(needs.pip_lines)
+        return Finding(needs.requirement, "missing", f"without {', '.join(needs.missing)}", lines)
+    versions = ", ".join(f"{name} {version_of_module(name)}" for name in needs.modules)
+    return Finding(needs.requirement, "ok", versions)
 
 
 def _python() -> Finding:

@@ -22,6 +22,8 @@ EXAMPLES = """  gymlab list                          everything
   gymlab list cart                     whatever has `cart` in its name
   gymlab list environments lunar --json"""
 
+WIDE = 110
+"""Width from which on it is told what an environment is about."""
 SECTIONS = ("environments", "composed", "algorithms")
 
 
@@ -161,30 +163,32 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
     if as_json:
         show_json(found)
         return 0
-    tables = {
-        "environments": _environment_table,
+    console = screen()
+    tables: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+        "environments": lambda entries: _environment_table(entries, about=console.width >= WIDE),
         "composed": _composed_table,
         "algorithms": _algorithm_table,
     }
-    console = screen()
     shown = {section: entries for section, entries in found.items() if entries}
     for section, entries in shown.items():
         console.print(tables[section](entries))
         for name, lines in _missing(entries).items() if section == "environments" else ():
-            console.print(Text.assemble((f"✗ {name} is not installed: ", "yellow"), (" && ".join(lines), "bold")))
+            line = Text.assemble((f"✗ {name} is not installed: ", "yellow"), (" && ".join(lines), "bold"))
+            console.print(line, soft_wrap=True)
         console.print()
     if not shown:
         console.print("nothing of that name; `gymlab list` shows everything")
     return 0
 
 
-def _environment_table(entries: list[dict[str, Any]]) -> Any:
+def _environment_table(entries: list[dict[str, Any]], *, about: bool) -> Any:
+    """`about` adds what the task is, which needs a wide screen."""
     from rich.text import Text
 
     from gymlab.cli.output import one_line, table
 
-    columns = ("family", "environment", "variants", "needs", "goal", "about")
-    made = table("environments", *columns, right=("goal",), whole=("family", "environment", "needs", "solved at"))
+    columns = ("family", "environment", "variants", "needs", "goal", *(["about"] if about else []))
+    made = table("environments", *columns, right=("goal",), whole=("family", "environment", "needs", "goal"))
     made.columns[2].min_width = max(len(name) for entry in entries for name in entry["variants"]) + 1
     family = None
     for entry in entries:
@@ -192,8 +196,8 @@ def _environment_table(entries: list[dict[str, Any]]) -> Any:
         shown = entry["family"] if entry["family"] != family else ""
         needs = "" if entry["needs"] is None else Text.assemble(entry["needs"], *_mark(entry["installed"]))
         variants = Text(", ").join(_variant(name, entry["variants_need"].get(name)) for name in entry["variants"])
-        about = one_line(entry["description"])
-        made.add_row(shown, f"[bold]{entry['name']}[/]", variants, needs, threshold, about)
+        described = [one_line(entry["description"])] if about else []
+        made.add_row(shown, f"[bold]{entry['name']}[/]", variants, needs, threshold, *described)
         family = entry["family"]
     return made
 

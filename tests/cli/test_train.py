@@ -116,7 +116,7 @@ def test_quiet_and_env_kwargs_reach_the_config(cli):
 
 def test_list_envs(cli):
     shown = cli("train", "--list-envs", "cart", "--json")
-    assert [entry["id"] for entry in shown.json()["environments"]] == ["CartPole-v1"]
+    assert [entry["id"] for entry in shown.json()["environments"]] == ["dmc/cartpole-swingup", "CartPole-v1"]
     assert "CartPole-v1" in cli("train", "--list-envs").out
 
 

@@ -35,7 +35,9 @@ class Record:
     lengths: list[int] = field(default_factory=list)
     """Of the episodes that the environment ended by itself or that its time limit cut."""
     terminated: int = 0
-    """Episodes that ended by themselves."""
+    """Episodes that ended with the task."""
+    own_limit: int | None = None
+    """Length of the longest episode that the environment itself truncated."""
     misfit: Misfit | None = None
     """The first observation outside of its space."""
     not_finite: str = ""
@@ -61,6 +63,8 @@ def play(env: gym.Env, limit: int | None, steps: int, seconds: float = PLAY_SECO
         if terminated or truncated or length == limit:
             record.lengths.append(length)
             record.terminated += terminated
+            if truncated:
+                record.own_limit = max(length, record.own_limit or 0)
             length = 0
             _look_at(record, f"the first observation after step {record.steps}", _reset(env, seed=None))
     return record

@@ -109,19 +109,18 @@ def reward(record: Record) -> Finding:
 
 def episode(record: Record, spec: EnvironmentSpec) -> Finding:
     """Episodes end."""
-    limit, lengths = spec.max_episode_steps, record.lengths
+    limit, lengths = spec.max_episode_steps or record.own_limit, record.lengths
+    shown = f"none ended in {record.steps:,} steps"
     if lengths:
-        shown = f"{len(lengths):,} ended, mean length {np.mean(lengths):.3g}, {record.terminated:,} by themselves"
-    else:
-        shown = f"none ended in {record.steps:,} steps"
+        shown = f"{len(lengths):,} ended, mean length {np.mean(lengths):,.1f}, {record.terminated:,} with the task"
     if limit is not None:
         return ok("episode", f"{shown}, time limit {limit:,}")
     if record.terminated >= ALWAYS and len(set(lengths)) == 1:
-        return ok("episode", f"the task ends by itself at step {lengths[0]}, {len(lengths):,} times")
+        return ok("episode", f"the task ends at step {lengths[0]}, {len(lengths):,} times")
     advice = "Set max_episode_steps=1000 (or so) in the config, or where the environment is registered."
     if lengths:
-        return warning("episode", f"{shown}; no time limit, and an agent may learn to go on forever", advice)
-    return warning("episode", f"{shown}, and there is no time limit: statistics come at an episode's end", advice)
+        return warning("episode", f"{shown}; no time limit is known, and an agent may learn to go on forever", advice)
+    return warning("episode", f"{shown}, and no time limit is known: statistics come at an episode's end", advice)
 
 
 def describe_space(space: gym.Space) -> str:

@@ -27,32 +27,36 @@ NOT_FROM_THE_SEED = (
 
 
 def seeding(plan: Blueprint, steps: int) -> Finding:
-    """The same seed gives the same episode, in the same and in another environment; another seed another one."""
-    env, other = (replace(plan, seeds=None, shared={}).make(0) for _ in range(2))
-    first = seeded_trace(env, 1, steps)
-    for what, second in (("in a second environment", other), ("in the same environment, later", env)):
-        place = difference(first, seeded_trace(second, 1, steps))
-        if place is not None:
-            later = "" if what.startswith("in a") else " Reset must set back everything that an episode changed."
-            return failed(
-                "seeding", f"the same seed gives another episode {what}, from {place}", NOT_FROM_THE_SEED + later
-            )
-    if first == seeded_trace(env, 2, steps):
+    """The same seed gives the same episodes, in the same and in another environment; another seed other ones."""
+    plan = replace(plan, seeds=None, shared={})
+    env = plan.make(0)
+    first, later, other_seed = (seeded_trace(env, seed, steps) for seed in (1, 1, 2))
+    env.close()  # Some games run once a process.
+    anew = seeded_trace(plan.make(0), 1, steps)
+    if (place := difference(first, anew)) is not None:
+        detail = f"the same seed gives another episode in a new environment, from {place}"
+        return failed("seeding", detail, NOT_FROM_THE_SEED)
+    if (place := difference(first, later)) is not None:
+        detail = f"the same seed gives another episode when the environment is reset with it again, from {place}"
+        return failed("seeding", detail, "Something outlives the reset: set back everything that an episode changed.")
+    if first == other_seed:
         advice = "Right for a task without chance; if it should have some, draw it from `self.np_random`."
-        return warning("seeding", f"seeds 1 and 2 give the same {len(first) - 1} steps", advice)
-    return ok("seeding", f"the same seed repeats {len(first) - 1} steps, another seed does not")
+        return warning("seeding", f"seeds 1 and 2 give the same {steps} steps", advice)
+    return ok("seeding", f"the same seed repeats {steps} steps, another seed does not")
 
 
 def seeded_trace(env: SubEnv, seed: int, steps: int) -> Trace:
-    """Random steps after one seeded reset, to the episode's end or for `steps`."""
+    """Random steps, each episode reset with a seed that follows from the first."""
     env.action_space.seed(0)
     observation, _ = env.reset(seed=seed)
-    trace = [fingerprint(observation)]
+    trace, episode = [fingerprint(observation)], 0
     for _ in range(steps):
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         trace.append(fingerprint(observation, reward, terminated, truncated))
         if terminated or truncated:
-            break
+            episode += 1
+            observation, _ = env.reset(seed=1000 * seed + episode)
+            trace[-1] += fingerprint(observation)
     return trace
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from gymlab.envs.buttons import ButtonActions, ButtonSets
 from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
-from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
+from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
 
 IMPORT_LINE = "python -m stable_retro.import <folder>"
 """Copies the ROMs of a folder that stable-retro recognises to where it looks for them."""
@@ -168,7 +168,7 @@ class RetroFamily(Family):
         """One emulator, for which this process must hold no other."""
         game = env_id.removeprefix("Retro/")
         if not has_rom(game):
-            raise EnvironmentFailure(
+            raise NotInstalled(
                 f"{env_id}: the game's ROM is not here, and it cannot be shipped. With a folder of your own ROMs, "
                 f"run: {IMPORT_LINE}"
             )

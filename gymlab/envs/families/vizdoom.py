@@ -22,7 +22,7 @@ import numpy as np
 from gymlab.envs.buttons import ButtonActions, ButtonSets
 from gymlab.envs.families import Family, register_family, require
 from gymlab.envs.vector import EnvironmentSpec
-from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
+from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
 
 SCENARIOS_DIR = "VIZDOOM_SCENARIOS_DIR"
 """Environment variable: a folder whose .cfg and .wad files are taken before those of the package."""
@@ -317,7 +317,7 @@ def _config_path(env_id: str, given: str | None) -> Path:
     for stem in (snake_case(name), _scenario(env_id).fallback):
         if stem and (folder / f"{stem}.cfg").is_file():
             return folder / f"{stem}.cfg"
-    raise EnvironmentFailure(
+    raise NotInstalled(
         f"{env_id}: the installed vizdoom has no {snake_case(name)}.cfg. "
         f"Put it with its .wad in a folder and set {SCENARIOS_DIR}, or give env_kwargs.config_path."
     )

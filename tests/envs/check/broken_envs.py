@@ -190,6 +190,19 @@ class Endless(Right):
         return observation, reward, False, False, info
 
 
+class CutsItself(Endless):
+    """Right, but its time limit is its own."""
+
+    def reset(self, *, seed=None, options=None):
+        self.clock = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.clock += 1
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, self.clock == 10, info
+
+
 class GlobalRandomness(Right):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

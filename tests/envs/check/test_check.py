@@ -79,8 +79,8 @@ WRONG = [
     ("NoReward", "reward", "warning", "always 0 in 60 random steps"),
     ("LargeReward", "reward", "warning", "mean -"),
     ("LargeImages", "shown", "warning", "Box 3x200x160"),
-    ("GlobalRandomness", "seeding", "failed", "in a second environment, from the first observation"),
-    ("OutlivesReset", "seeding", "failed", "in the same environment, later, from the first observation"),
+    ("GlobalRandomness", "seeding", "failed", "in a new environment, from the first observation"),
+    ("OutlivesReset", "seeding", "failed", "when the environment is reset with it again, from the first observation"),
     ("WithoutChance", "seeding", "warning", "seeds 1 and 2 give the same"),
     ("SharedByClass", "sync", "failed", "environment 0 of 2 differs from one alone, from step 2"),
     ("Blind", "frame", "warning", "it takes no render_mode"),
@@ -114,8 +114,8 @@ def test_one_that_freezes_is_left_alone(config, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "state", "words"),
     [
-        ("Endless", "warning", "none ended in 60 steps, and there is no time limit"),
-        ("Right", "warning", "no time limit, and an agent may learn to go on forever"),
+        ("Endless", "warning", "none ended in 60 steps, and no time limit is known"),
+        ("Right", "warning", "no time limit is known, and an agent may learn to go on forever"),
     ],
 )
 def test_without_a_time_limit(config, name, state, words):
@@ -127,12 +127,17 @@ def test_without_a_time_limit(config, name, state, words):
 
 def test_a_configs_time_limit_counts(config):
     finding = findings(config("Endless", limit=None, max_episode_steps=20), until="episode")["episode"]
-    assert (finding.state, finding.detail) == ("ok", "3 ended, mean length 20, 0 by themselves, time limit 20")
+    assert (finding.state, finding.detail) == ("ok", "3 ended, mean length 20.0, 0 with the task, time limit 20")
+
+
+def test_the_environments_own_time_limit_counts(config):
+    finding = findings(config("CutsItself", limit=None), until="episode")["episode"]
+    assert (finding.state, finding.detail) == ("ok", "6 ended, mean length 10.0, 0 with the task, time limit 10")
 
 
 def test_a_task_of_one_length_needs_no_limit():
     found = findings(Config(env_id="Bandit-v0", algo_id="any", n_envs=2), until="episode")
-    assert found["episode"].detail == "the task ends by itself at step 1, 60 times"
+    assert found["episode"].detail == "the task ends at step 1, 60 times"
 
 
 def test_a_fresh_process_that_differs_is_told_with_the_place(config):

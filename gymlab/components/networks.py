@@ -217,16 +217,53 @@ class CNNTrunk(nn.Module):
         return self.head(self._see(x))
 
     def _see(self, x: Tensor) -> Tensor:
+        first = self.convolutions[0]
+        if x.dtype == torch.uint8 and x.device.type == "cpu" and takes_blocks(first):
+            x = convolve_bytes(first, x)
+            for layer in self.convolutions[1:]:
+                x = layer(x)
+            return x
         # Convolutions on the CPU run about 1.6 times as fast on memory with channels last; bytes get there in one pass.
         if x.dtype == torch.uint8:
             x = x.to(torch.float32, memory_format=torch.channels_last).mul_(1 / 255)
         return self.convolutions(x.contiguous(memory_format=torch.channels_last))
 
 
+WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Type that holds as many bytes."""
+
+
+def takes_blocks(layer: nn.Module) -> bool:
+    """Whether a convolution's kernel is a grid of squares as large as its stride, which can be moved as words."""
+    if not isinstance(layer, nn.Conv2d) or layer.padding != (0, 0) or layer.kernel_size[0] != layer.kernel_size[1]:
+        return False
+    kernel, stride = layer.kernel_size[0], layer.stride[0]
+    return layer.stride == (stride, stride) and stride in WORDS and kernel % stride == 0
+
+
+def convolve_bytes(layer: nn.Conv2d, x: Tensor) -> Tensor:
+    """`layer(x / 255)` for bytes [B, C, H, W], with the gradient of its weights a third faster on the CPU.
+
+    Each square of stride x stride pixels becomes the channels of one pixel, and the kernel steps by one: many channels
+    are what the CPU's convolutions are good at. The bytes are moved before they are made floats, a quarter of the memory.
+    """
+    batch, channels, *size = x.shape
+    kernel, stride = layer.kernel_size[0], layer.stride[0]
+    cells = kernel // stride
+    rows, columns = ((length - kernel) // stride + cells for length in size)
+    words = x[:, :, : rows * stride, : columns * stride].contiguous().view(WORDS[stride])
+    squares = words.view(batch, channels, rows, stride, columns).permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8)
+    pixels = squares.view(batch, rows, columns, channels * stride * stride).permute(0, 3, 1, 2).float()
+    weight = layer.weight.reshape(-1, channels, cells, stride, cells, stride).permute(0, 2, 4, 1, 3, 5)
+    weight = weight.reshape(-1, cells, cells, channels * stride * stride).permute(0, 3, 1, 2)
+    return nn.functional.conv2d(pixels, weight * (1 / 255), layer.bias)
+
+
 def _plain(channels: int, spec: NetworkSpec) -> Iterator[nn.Module]:
     for outputs, kernel, stride in zip(spec.channels, spec.kernel_sizes, spec.strides, strict=True):
         yield orthogonal(nn.Conv2d(channels, outputs, kernel, stride), math.sqrt(2))
-        yield ACTIVATIONS[str(spec.activation)]()
+        # Nobody else reads what the convolution wrote, so the activation may write over it.
+        yield nn.ReLU(inplace=True) if spec.activation == "relu" else ACTIVATIONS[str(spec.activation)]()
         channels = outputs
 
 

@@ -7,7 +7,14 @@ from gymnasium import spaces
 from torch import nn
 
 from gymlab.components.distributions import Categorical, distribution_for
-from gymlab.components.networks import MODEL_IDS, ActorCritic, build_policy, network_spec
+from gymlab.components.networks import (
+    MODEL_IDS,
+    ActorCritic,
+    build_policy,
+    convolve_bytes,
+    network_spec,
+    takes_blocks,
+)
 from gymlab.errors import ConfigError
 
 
@@ -85,6 +92,28 @@ def test_images_are_scaled_once():
     flat = build((3, 8, 8), is_image=True, policy="mlp")
     small = frames[:, :, :8, :8]
     torch.testing.assert_close(flat(small)[1], flat(small.float() / 255)[1])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "size"), [(8, 4, (84, 84)), (4, 4, (17, 30)), (4, 2, (11, 8)), (8, 8, (24, 25))]
+)
+def test_bytes_are_convolved_in_blocks_as_the_layer_would(kernel, stride, size):
+    layer = nn.Conv2d(3, 5, kernel, stride)
+    frames = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
+    assert takes_blocks(layer)
+    expected, outputs = layer(frames.float() / 255), convolve_bytes(layer, frames)
+    torch.testing.assert_close(outputs, expected)
+    slope = torch.randn_like(expected)
+    wanted = torch.autograd.grad(expected, layer.parameters(), slope)
+    for one, other in zip(torch.autograd.grad(outputs, layer.parameters(), slope), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Conv2d(3, 5, 3, 2), nn.Conv2d(3, 5, 3), nn.Conv2d(3, 5, 4, 2, padding=1), nn.ReLU()]
+)
+def test_other_layers_take_no_blocks(layer):
+    assert not takes_blocks(layer)
 
 
 def test_gaussian_log_std_does_not_depend_on_the_observation():

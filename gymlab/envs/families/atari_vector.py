@@ -1,12 +1,15 @@
 """ale-py's vector environment behind the one step format.
 
-It offers next-step autoreset, but an environment that is reset by name right after its end has no dead step. So each
-episode gets the seed of its place in the tree, is replayed from its actions on resume, and no row is wasted.
+Every game has a pool of its own, stepped by a thread in C++: each episode gets the seed of its place in the tree, is
+replayed from its actions on resume, and no row is wasted. A seed costs the loading of the ROM, as long as a few hundred
+steps, so the game of each next episode is made ready beside the one that is played.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import gymnasium as gym
@@ -20,6 +23,81 @@ from gymlab.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 LARGEST_SEED = 2**31 - 1
+
+
+class Game:
+    """One emulator with preprocessing and a stack of frames, in C++."""
+
+    def __init__(self, settings: AtariSettings, size: tuple[int, int], stack: int) -> None:
+        from ale_py.vector_env import AtariVectorEnv
+
+        self._pool = AtariVectorEnv(
+            settings.rom,
+            1,
+            num_threads=1,
+            repeat_action_probability=settings.repeat_action_probability,
+            full_action_space=settings.full_action_space,
+            max_num_frames_per_episode=settings.max_num_frames_per_episode,
+            img_height=size[0],
+            img_width=size[1],
+            grayscale=settings.grayscale,
+            stack_num=stack,
+            frameskip=settings.frame_skip,
+            maxpool=settings.max_pool,
+            noop_max=settings.noop_max,
+            use_fire_reset=settings.use_fire_reset,
+            episodic_life=False,
+            life_loss_info=False,
+            reward_clipping=False,
+        )
+        self.action_space = self._pool.single_action_space
+        self.length = 0
+        """Steps since the episode began."""
+        self.score = 0.0
+        """Sum of what the game itself gave since then."""
+        self.lives = 0
+        self.picture = np.empty(0, np.uint8)
+        """[C, H, W] the newest frames."""
+        self.reward = 0.0
+        self.terminated = self.truncated = False
+        self.actions: list[int] = []
+        """All that were taken in the episode."""
+        self._grayscale, self._stack = settings.grayscale, stack
+
+    def replay(self, seed: int, actions: list[int]) -> None:
+        """Load the ROM with a seed, begin an episode and take actions in it; other threads go on meanwhile."""
+        pictures, infos = self._pool.reset(seed=np.array([seed], dtype=np.int64))
+        self.length, self.score, self.actions = 0, 0.0, []
+        self._look(pictures, infos)
+        for action in actions:
+            self.send(action)
+            self.receive()
+
+    def send(self, action: int) -> None:
+        """Have the thread take a step."""
+        self.actions.append(action)
+        self._pool.send(np.array([action], dtype=np.int64))
+
+    def receive(self) -> None:
+        """Wait for the step."""
+        pictures, rewards, terminated, truncated, infos = self._pool.recv()
+        self.reward = float(rewards[0])
+        self.terminated, self.truncated = bool(terminated[0]), bool(truncated[0])
+        self.length += 1
+        self.score += self.reward
+        self._look(pictures, infos)
+
+    def _look(self, pictures: np.ndarray, infos: dict[str, np.ndarray]) -> None:
+        self.lives = int(infos["lives"][0])
+        self.picture = pictures[0] if self._grayscale else pictures[0, 0].transpose(2, 0, 1)
+        # ale-py stacks black frames before an episode's first; the other backends repeat the first one.
+        missing = self._stack - 1 - self.length
+        if self._grayscale and missing > 0:
+            self.picture[:missing] = self.picture[missing]
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._pool.close()
 
 
 class AtariVector(VectorEnv):
@@ -38,44 +116,26 @@ class AtariVector(VectorEnv):
         size: tuple[int, int],
         stack: int,
     ) -> None:
-        from ale_py.vector_env import AtariVectorEnv
-
-        self._games = AtariVectorEnv(
-            settings.rom,
-            num_envs,
-            repeat_action_probability=settings.repeat_action_probability,
-            full_action_space=settings.full_action_space,
-            max_num_frames_per_episode=settings.max_num_frames_per_episode,
-            img_height=size[0],
-            img_width=size[1],
-            grayscale=settings.grayscale,
-            stack_num=stack,
-            frameskip=settings.frame_skip,
-            maxpool=settings.max_pool,
-            noop_max=settings.noop_max,
-            use_fire_reset=settings.use_fire_reset,
-            episodic_life=False,
-            life_loss_info=False,
-            reward_clipping=False,
-        )
+        self._games = [Game(settings, size, stack) for _ in range(num_envs)]
         channels = stack if settings.grayscale else 3
         super().__init__(
             spec=spec,
             num_envs=num_envs,
             observation_space=gym.spaces.Box(0, 255, (channels, *size), np.uint8),
-            action_space=self._games.single_action_space,
+            action_space=self._games[0].action_space,
         )
         self.render_fps = CLOCK / settings.frame_skip
-        self._settings, self._stack = settings, stack
+        self._settings, self._size, self._stack = settings, size, stack
         self._seeds, self._purpose = seeds, purpose
         self._slots = (Slot(num_envs, self.observation_space), Slot(num_envs, self.observation_space))
         self._turn = 0
         self._episode_indices = np.full(num_envs, -1, dtype=np.int64)
-        self._lengths = np.zeros(num_envs, dtype=np.int64)
-        self._returns = np.zeros(num_envs, dtype=np.float64)
         self._shaped_returns = np.zeros(num_envs, dtype=np.float64)
-        self._lives = np.zeros(num_envs, dtype=np.int64)
-        self._actions: list[list[int]] = [[] for _ in range(num_envs)]
+        self._background = ThreadPoolExecutor(min(num_envs, os.cpu_count() or 1), "atari")
+        self._spares: list[Game | None] = [None] * num_envs
+        """The games that next episodes begin in; each changes places with the one that was played."""
+        self._ready: list[Future[None]] = []
+        """By environment, when the next episode has begun there; empty before the first."""
 
     @property
     def observation(self) -> np.ndarray:
@@ -88,73 +148,79 @@ class AtariVector(VectorEnv):
             self._seeds = seeds
             self._episode_indices.fill(-1)
             self.episode_counts.fill(0)
-        self._turn ^= 1
         self._episode_indices += 1
-        self._begin(np.ones(self.num_envs, dtype=np.bool_))
+        self._play_from([[] for _ in range(self.num_envs)])
         return self.observation
 
-    def _begin(self, rows: np.ndarray) -> None:
-        """Reset the games of `rows`, each with the seed of its episode."""
-        indices = np.flatnonzero(rows)
-        seeds = np.array([self._seed(index) for index in indices.tolist()], dtype=np.int64)
-        pictures, infos = self._games.reset(seed=seeds, options={"reset_mask": rows.copy()})
-        for totals in (self._lengths, self._returns, self._shaped_returns):
-            totals[rows] = 0
-        for index in indices:
-            self._actions[index].clear()
-        self._lives[rows] = infos["lives"][rows]
-        self._place(pictures, rows)
+    def _play_from(self, histories: list[list[int]]) -> None:
+        """Begin the episodes that are numbered now, and take the actions that were already taken in them."""
+        wait(self._ready)
+        begun = [
+            self._background.submit(game.replay, self._seed(index, 0), history)
+            for index, (game, history) in enumerate(zip(self._games, histories, strict=True))
+        ]
+        self._ready = [
+            self._background.submit(self._prepare, index, self._seed(index, 1)) for index in range(self.num_envs)
+        ]
+        self._turn ^= 1
+        for index, future in enumerate(begun):
+            future.result()
+            self._show(index)
+            self._shaped_returns[index] = 0
 
-    def _seed(self, index: int) -> int:
-        return self._seeds.child(self._purpose, index, int(self._episode_indices[index])).integer() % LARGEST_SEED
+    def _prepare(self, index: int, seed: int) -> None:
+        """Begin the next episode of an environment, in its spare game."""
+        spare = self._spares[index]
+        if spare is None:
+            spare = self._spares[index] = Game(self._settings, self._size, self._stack)
+        spare.replay(seed, [])
 
-    def _place(self, pictures: np.ndarray, rows: np.ndarray | None = None) -> None:
-        """Copy pictures to the newest observation, channels first, with the first frame of an episode before it."""
-        target = self.observation
-        if not self._settings.grayscale:
-            pictures = pictures[:, 0].transpose(0, 3, 1, 2)
-        if rows is None:
-            target[...] = pictures
-        else:
-            target[rows] = pictures[rows]
-        # ale-py stacks black frames before an episode's first; the other backends repeat the first one.
-        last = self._stack - 1
-        if self._settings.grayscale and last > 0:
-            for index in np.flatnonzero(self._lengths < last):
-                first = last - int(self._lengths[index])
-                target[index, :first] = target[index, first]
+    def _seed(self, index: int, ahead: int) -> int:
+        episode = int(self._episode_indices[index]) + ahead
+        return self._seeds.child(self._purpose, index, episode).integer() % LARGEST_SEED
+
+    def _show(self, index: int) -> None:
+        self.observation[index] = self._games[index].picture
+
+    def _begin_next(self, index: int) -> None:
+        """Go on with the episode that was made ready, and make ready the one behind it."""
+        self._ready[index].result()
+        spare = self._spares[index]
+        assert spare is not None
+        self._games[index], self._spares[index] = spare, self._games[index]
+        self._episode_indices[index] += 1
+        self._shaped_returns[index] = 0
+        self._ready[index] = self._background.submit(self._prepare, index, self._seed(index, 1))
+        self._show(index)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each game; one that ends begins its next episode in the same step."""
-        actions = np.asarray(actions, dtype=np.int64).reshape(-1)
-        pictures, score, terminated, truncated, infos = self._games.step(actions)
+        for game, action in zip(self._games, np.asarray(actions).reshape(-1).tolist(), strict=True):
+            game.send(action)
         self._turn ^= 1
-        slot, settings = self._slots[self._turn], self._settings
-        for history, action in zip(self._actions, actions.tolist(), strict=True):
-            history.append(action)
-        self._lengths += 1
-        self._returns += score
-        slot.reward[...] = score
+        slot, settings, limit = self._slots[self._turn], self._settings, self.spec.max_episode_steps
+        lives_before = np.array([game.lives for game in self._games])
+        for index, game in enumerate(self._games):
+            game.receive()
+            self._show(index)
+            slot.reward[index] = game.reward
+            slot.terminated[index] = game.terminated
+            over_time = game.truncated or (limit is not None and game.length >= limit)
+            slot.truncated[index] = over_time and not game.terminated
         if settings.reward_clipping:
             np.clip(slot.reward, -1.0, 1.0, out=slot.reward)
         self._shaped_returns += slot.reward
-        slot.terminated[...] = terminated
-        limit = self.spec.max_episode_steps
-        np.logical_or(truncated, False if limit is None else self._lengths >= limit, out=slot.truncated)
-        slot.truncated &= ~slot.terminated
-        self._place(pictures)
-        step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated, info={"lives": infos["lives"]})
+        lives = np.array([game.lives for game in self._games])
+        step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated, info={"lives": lives})
         ended = slot.terminated | slot.truncated
         if settings.episodic_life:
-            self._lose_lives(step, slot, ended, infos["lives"])
-        self._lives[...] = infos["lives"]
+            self._lose_lives(step, slot, (lives > 0) & (lives < lives_before) & ~ended)
         if ended.any():
             self._end(step, slot, ended)
         return step
 
-    def _lose_lives(self, step: Step, slot: Slot, ended: np.ndarray, lives: np.ndarray) -> None:
+    def _lose_lives(self, step: Step, slot: Slot, lost: np.ndarray) -> None:
         """A life lost is a termination to the agent while the game, and the statistics, go on."""
-        lost = (lives > 0) & (lives < self._lives) & ~ended
         if lost.any():
             slot.terminated |= lost
             slot.final_observation[lost] = slot.observation[lost]
@@ -166,18 +232,18 @@ class AtariVector(VectorEnv):
         step.final_observation = slot.final_observation
         step.episodes = [
             Episode(
-                int(index),
+                index,
                 int(self._episode_indices[index]),
-                float(self._returns[index]),
+                self._games[index].score,
                 float(self._shaped_returns[index]),
-                int(self._lengths[index]),
+                self._games[index].length,
                 bool(slot.terminated[index]),
             )
-            for index in np.flatnonzero(ended)
+            for index in np.flatnonzero(ended).tolist()
         ]
         self.episode_counts[ended] += 1
-        self._episode_indices[ended] += 1
-        self._begin(ended)
+        for index in np.flatnonzero(ended).tolist():
+            self._begin_next(index)
 
     def get_state(self) -> dict[str, Any]:
         """Number and actions of the open episodes, and the observation that their replay must reach."""
@@ -185,7 +251,7 @@ class AtariVector(VectorEnv):
             "episode_indices": self._episode_indices.copy(),
             "episode_counts": self.episode_counts.copy(),
             "shaped_returns": self._shaped_returns.copy(),
-            "actions": {str(index): np.array(taken, dtype=np.int64) for index, taken in enumerate(self._actions)},
+            "actions": {str(index): np.array(game.actions, dtype=np.int64) for index, game in enumerate(self._games)},
             "observation": self.observation.copy(),
         }
 
@@ -200,44 +266,20 @@ class AtariVector(VectorEnv):
         self.episode_counts[:] = state["episode_counts"]
         if self._episode_indices[0] < 0:
             return
-        self._replay([np.asarray(state["actions"][str(index)]).tolist() for index in range(self.num_envs)])
+        self._play_from([np.asarray(state["actions"][str(index)]).tolist() for index in range(self.num_envs)])
         self._shaped_returns[:] = state["shaped_returns"]
         expected = np.asarray(state["observation"])
-        wrong = np.array([not np.array_equal(*pair) for pair in zip(self.observation, expected, strict=True)])
-        if wrong.any():
+        wrong = [
+            index for index in range(self.num_envs) if not np.array_equal(self.observation[index], expected[index])
+        ]
+        if wrong:
             logger.warning(
                 "%s: the replay of %s open episodes gave other pictures than before. Continuing them from fresh episodes.",
                 self.spec.id,
-                np.count_nonzero(wrong),
+                len(wrong),
             )
-            self._episode_indices[wrong] += 1
-            self._begin(wrong)
-
-    def _replay(self, histories: list[list[int]]) -> None:
-        """Play all histories so that they end together: the longest begins first, the others wait for their turn."""
-        lengths = np.array([len(history) for history in histories])
-        longest = int(lengths.max())
-        self._begin(np.ones(self.num_envs, dtype=np.bool_))
-        clipping = self._settings.reward_clipping
-        for time in range(longest):
-            starting = (lengths == longest - time) & (time > 0)
-            if starting.any():
-                self._begin(starting)
-            since = time - (longest - lengths)
-            actions = np.array(
-                [history[at] if at >= 0 else 0 for history, at in zip(histories, since, strict=True)], dtype=np.int64
-            )
-            pictures, score, _, _, infos = self._games.step(actions)
-            playing = since >= 0
-            self._lengths += playing
-            self._returns += np.where(playing, score, 0)
-            self._shaped_returns += np.where(playing, np.clip(score, -1, 1) if clipping else score, 0)
-            self._lives[...] = infos["lives"]
-            self._place(pictures)
-        starting = lengths == 0
-        if longest and starting.any():
-            self._begin(starting)
-        self._actions = histories
+            for index in wrong:
+                self._begin_next(index)
 
     def render(self) -> np.ndarray | None:
         """Nothing: the games draw for the agent only."""
@@ -245,4 +287,7 @@ class AtariVector(VectorEnv):
 
     def close(self) -> None:
         """Stop the threads."""
-        self._games.close()
+        self._background.shutdown(cancel_futures=True)
+        for game in (*self._games, *self._spares):
+            if game is not None:
+                game.close()

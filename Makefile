@@ -17,7 +17,7 @@ test: $(VENV)/.dev ## set up, lint, and run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 verify: $(VENV)/.dev ## train every shipped experiment briefly, then every documented result, and rewrite docs/results.md (an hour)
-	$(BIN)/gymlab smoke
+	$(BIN)/gymlab smoke --out runs/verify/smoke.json
 	$(BIN)/python -m benchmarks.learning --jobs 2
 
 install-all: $(VENV)/.families ## set up with every family of environments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections import deque
@@ -16,6 +17,8 @@ from gymlab.metrics.plots import curves
 from gymlab.metrics.report import RunResult, results_table
 
 ROOT = Path(__file__).parents[1]
+SMOKED = "smoke.json"
+"""Where `make verify` has `gymlab smoke` write its result, among the runs."""
 
 
 def main() -> int:
@@ -125,8 +128,32 @@ def write_page(claims: list[Claim], orderings: list[Ordering], runs_dir: Path, o
         lines += [f"![{claim.experiment}](images/{picture.name})", ""]
     for ordering in orderings:
         lines += ordering.section(runs_dir, pictures)
+    lines += only_smoked(claims, orderings, runs_dir / SMOKED)
     out.write_text("\n".join(lines))
     print(f"wrote {out}")
+
+
+def only_smoked(claims: list[Claim], orderings: list[Ordering], smoked: Path) -> list[str]:
+    """What ships and has no result above: whether a short training of it ran; nothing is said about what it learns."""
+    if not smoked.exists():
+        return []
+    found = json.loads(smoked.read_text())
+    shown = {claim.experiment for claim in claims} | {name for ordering in orderings for name in ordering.experiments}
+    others = [result for result in found["results"] if result["name"] not in shown]
+    return [
+        "## Only smoked",
+        "",
+        f"These ship and have no result above: `gymlab smoke` trained each for {found['timesteps']} environment steps,",
+        "which shows that it runs, and nothing about what it learns.",
+        "",
+        "| experiment | |",
+        "|---|---|",
+        *(
+            f"| `{result['name']}` | {result['state']}{': ' * bool(result['message'])}{result['message']} |"
+            for result in others
+        ),
+        "",
+    ]
 
 
 def judge(claims: list[Claim], orderings: list[Ordering], runs_dir: Path) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import shutil
 import tempfile
 import time
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=300.0, metavar="SECONDS", help="time that each may take (default: 300)"
     )
     parser.add_argument("--logs", metavar="DIR", help="where logs of failures go (default: a temporary directory)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the result as JSON to this file")
     parser.add_argument("--config-dir", metavar="DIR", help="a conf directory that lies on top of ./conf and ours")
     add_plugins(parser)
     add_json(parser)
@@ -79,9 +81,20 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.logs and all(outcome.state != "FAIL" for outcome in outcomes):
         shutil.rmtree(directory)
     counts, seconds = Counter(outcome.state for outcome in outcomes), time.monotonic() - started
+    result = {
+        "passed": counts["PASS"],
+        "failed": counts["FAIL"],
+        "skipped": counts["SKIP"],
+        "seconds": seconds,
+        "timesteps": arguments.timesteps,
+        "random": arguments.random,
+        "results": [asdict(outcome) for outcome in outcomes],
+    }
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(result, indent=2))
     if arguments.json:
-        totals = {"passed": counts["PASS"], "failed": counts["FAIL"], "skipped": counts["SKIP"], "seconds": seconds}
-        show_json({**totals, "results": [asdict(outcome) for outcome in outcomes]})
+        show_json(result)
     else:
         print(f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped in {seconds:.0f} s")
     return 1 if counts["FAIL"] else 0

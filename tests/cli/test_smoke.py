@@ -1,5 +1,6 @@
 """`gymlab smoke`: PASS, FAIL and SKIP; and one experiment of each family, in this process."""
 
+import json
 import sys
 
 import pytest
@@ -65,9 +66,13 @@ def test_pass_fail_and_skip(cli, zoo, tmp_path, monkeypatch):
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["Zoo-bad-ppo.log"]
 
 
-def test_people_get_lines_and_random_steps_are_enough(cli, zoo):
-    shown = cli("smoke", "--filter", "Zoo-good", "--config-dir", zoo, "--random", "--limit", "1")
+def test_people_get_lines_and_random_steps_are_enough(cli, zoo, tmp_path):
+    shown = cli(
+        "smoke", "--filter", "Zoo-good", "--config-dir", zoo, "--random", "--limit", "1", "--out", "made/it.json"
+    )
     assert shown.code == 0, shown.out
+    written = json.loads((tmp_path / "made" / "it.json").read_text())
+    assert (written["passed"], written["random"], written["results"][0]["name"]) == (1, True, "Zoo-good:ppo")
     assert shown.out.startswith("PASS Zoo-good:ppo")
     assert "1 passed, 0 failed, 0 skipped" in shown.out
 

@@ -100,6 +100,8 @@ def _show(result: dict[str, Any]) -> None:
     made.add_row("return", f"[bold]{interval(result)}[/]  95% interval, n={result['n']}")
     made.add_row("range", f"{format_number(result['min'])} to {format_number(result['max'])}")
     made.add_row("episode length", format_number(result["ep_len"]))
+    for name, value in result["told"].items():
+        made.add_row(name.removesuffix("/mean").replace("_", " "), format_number(value))
     made.add_row("actions", "deterministic" if result["deterministic"] else "sampled")
     made.add_row("seed", str(result["seed"]))
     made.add_row("checkpoint", result["checkpoint"])

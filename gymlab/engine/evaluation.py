@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.metrics.statistics import mean_ci95
 from gymlab.metrics.video import VideoWriter
 
@@ -28,6 +29,8 @@ class EvaluationResult:
     seconds: float
     complete: bool
     """False when the time limit cut the evaluation short."""
+    told: dict[str, float] = field(default_factory=dict)
+    """What else the environment told of its episodes: success rate, achievements and their score."""
 
     @property
     def n(self) -> int:
@@ -35,7 +38,7 @@ class EvaluationResult:
         return len(self.returns)
 
     def summary(self) -> dict[str, Any]:
-        """mean, ci95, n, min, max, mean length."""
+        """mean, ci95, n, min, max, mean length, and what the environment told."""
         low, high = mean_ci95(self.returns)
         return {
             "mean": float(self.returns.mean()),
@@ -45,6 +48,7 @@ class EvaluationResult:
             "max": float(self.returns.max()),
             "ep_len": float(self.lengths.mean()),
             "complete": self.complete,
+            "told": self.told,
         }
 
 
@@ -69,6 +73,7 @@ def evaluate(
     finished = np.zeros(count, dtype=int)
     returns: list[float] = []
     lengths: list[int] = []
+    statistics = EpisodeStatistics(episodes)
     start = time.monotonic()
     observation = environment.reset(seeds)
     state = workflow.initial_state(count)
@@ -84,12 +89,14 @@ def evaluate(
                 finished[episode.env_index] += 1
                 returns.append(episode.env_return)
                 lengths.append(episode.length)
+                statistics.update([episode])
         if state is not None:
             state = workflow.reset_state(state, step.is_first)
         if (time_limit is not None and time.monotonic() - start > time_limit) or should_stop():
             complete = not (finished < quota).any()
             break
-    return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, complete)
+    told = {name: value for name, value in statistics.metrics().items() if not name.startswith("ep_")}
+    return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, complete, told)
 
 
 def record_episode(

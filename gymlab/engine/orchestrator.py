@@ -244,6 +244,8 @@ class Orchestrator:
             record(names.episode_return("val", "best"), summary["max"])
             record(names.episode_length("val"), summary["ep_len"])
             record(names.episode_count("val"), result.n)
+            for name, value in result.told.items():
+                record(prefixed("val", f"roll/{name}"), value)
             record(names.EVAL_SECONDS, result.seconds)
         self.monitor.set_phase(self._phase_name)
         return result

@@ -1,6 +1,7 @@
 """Evaluation: a fixed quota for each sub-environment, whatever the lengths of episodes."""
 
 import numpy as np
+import pytest
 
 from gymlab.engine.evaluation import evaluate
 from gymlab.envs.step import Episode, Step
@@ -48,6 +49,29 @@ class Still:
     def act(self, observation, state, *, deterministic, action_mask):
         self.calls += 1
         return np.zeros(len(observation), int), state + 1, {}
+
+
+class TellingEnvironment(LengthsEnvironment):
+    """Its first sub-environment finds wood in every episode, the others in none; nobody finds gold."""
+
+    def step(self, actions):
+        step = super().step(actions)
+        step.episodes = [
+            episode._replace(told={"achievement/wood": float(episode.env_index == 0), "achievement/gold": 0.0})
+            for episode in step.episodes
+        ]
+        return step
+
+
+def test_what_the_environment_told_is_over_the_counted_episodes():
+    result = evaluate(Still(), TellingEnvironment(4), 4, deterministic=True)
+    # One of four episodes: rates of 25% and 0%, and the score sqrt(26 * 1) - 1.
+    assert result.told == {
+        "achievement/wood/mean": 0.25,
+        "achievement/gold/mean": 0.0,
+        "achievement_score": pytest.approx(26**0.5 - 1),
+    }
+    assert result.summary()["told"] == result.told
 
 
 def test_short_episodes_are_not_favoured():

@@ -133,8 +133,15 @@ def make_vector(
     vector: VectorEnv
     if mode == "async":
         _refuse_shared_state(config)
-        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, timeout=config.env_step_timeout)
+        workers = _worker_count(plan, num_envs)
+        timeout = config.env_step_timeout
+        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, workers=workers, timeout=timeout)
     else:
+        if plan.family.one_per_process and num_envs > 1:
+            raise ConfigError(
+                f"vectorization_mode: sync is not possible for {num_envs} of {plan.spec.id}: a process can hold but one of "
+                "them. Use async."
+            )
         vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.measured_step_seconds = seconds
     return vector
@@ -171,6 +178,17 @@ def _make_native(plan: Blueprint, num_envs: int, seeds: Seeds) -> VectorEnv:
     return implementation(plan.spec, num_envs, seeds, plan.purpose, render_mode=plan.render_mode, **plan.env_kwargs)
 
 
+def _worker_count(plan: Blueprint, num_envs: int) -> int:
+    """Processes of the async backend: what the config says, else as many as there are cores for."""
+    if plan.family.one_per_process:
+        return num_envs
+    if plan.config.env_workers is not None:
+        return min(plan.config.env_workers, num_envs)
+    workers = min(num_envs, _cores())
+    # An even number of environments can be stepped in halves, if no worker has some of both.
+    return workers - 1 if workers > 1 and workers % 2 and num_envs % 2 == 0 else workers
+
+
 def _refuse_shared_state(config: Config) -> None:
     sharing = _sharing_wrappers(config)
     if sharing:
@@ -185,6 +203,8 @@ def _sharing_wrappers(config: Config) -> list[str]:
 
 def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
     """Sync or async, and the time of a step that decided it."""
+    if plan.family.one_per_process:
+        return "async", None
     if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
         return "sync", None
     answer = call_apart(functools.partial(measure_step_seconds, plan), START_TIMEOUT)

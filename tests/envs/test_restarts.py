@@ -38,7 +38,9 @@ def failing(config, monkeypatch):
         monkeypatch.setattr(Failing, "how", how)
         monkeypatch.setattr(Failing, "bad_seeds", frozenset(bad_seeds))
         monkeypatch.setattr(Failing, "bad_constructions", bad_constructions)
-        fields = {"env_step_timeout": 0.5 if how == "sleep" else 20.0, "env_kwargs": {"kinds": (0,)}, **fields}
+        timeout = 0.5 if how == "sleep" else 20.0
+        # One environment a process, unless a test says otherwise.
+        fields = {"env_step_timeout": timeout, "env_kwargs": {"kinds": (0,)}, "env_workers": count, **fields}
         opened.append(make_vector(config("Failing-v0", **fields), count, SEEDS, backend=backend))
         return opened[-1]
 
@@ -246,18 +248,22 @@ def test_an_environment_that_cannot_be_made_fails_at_once(failing, backend, numb
         failing(backend, bad_constructions=(number,))
 
 
-@pytest.mark.parametrize("backend", ["sync", "async"])
-def test_later_a_failed_construction_is_one_more_failure(failing, backend, monkeypatch):
-    vector = failing(backend)
+@pytest.mark.parametrize(("backend", "number"), [("sync", 4), ("async", 3)])
+def test_later_a_failed_construction_is_one_more_failure(failing, backend, number):
+    # In a worker the successor is the third: after the example in the parent and its predecessor.
+    vector = failing(backend, bad_constructions=(number,))
     vector.reset()
-    # The successors of the workers are forked from this process, whose counter stands at 1 with workers, at 3 without.
-    monkeypatch.setattr(Failing, "bad_constructions", (2,) if backend == "async" else (4,))
-    if backend == "sync":
+    vector.step(np.array([0, 2, 0]))
+    assert vector.restarts.count == 2
+
+
+def test_a_process_whose_environments_cannot_be_made_any_more_ends_the_run(failing, monkeypatch):
+    vector = failing("async", "kill")
+    vector.reset()
+    # Each new process is forked from this one, whose counter stands at 1, and tries again by itself.
+    monkeypatch.setattr(Failing, "bad_constructions", range(2, 20))
+    with pytest.raises(EnvironmentFailure, match=r"(?s)no licence.*5 times in a row"):
         vector.step(np.array([0, 2, 0]))
-        assert vector.restarts.count == 2
-    else:
-        with pytest.raises(EnvironmentFailure, match=r"(?s)no licence.*5 times in a row"):
-            vector.step(np.array([0, 2, 0]))
 
 
 @pytest.mark.parametrize("backend", ["sync", "async"])

@@ -23,6 +23,8 @@ class Family(ABC):
 
     name: ClassVar[str]
     prefixes: ClassVar[tuple[str, ...]]
+    one_per_process: ClassVar[bool] = False
+    """Whether a process can hold but one environment: each then gets a worker of its own."""
 
     @abstractmethod
     def resolve(self, env_id: str) -> str:

@@ -126,7 +126,8 @@ class RolloutCollector:
         storage, playing = self.storage, rollout.playing
         for t in range(rollout.t, (limit or sys.maxsize) if finish else length):
             if self._stop_requested():
-                return self._suspend(rollout, t, whole.acted_on)
+                self._suspend(rollout, t, whole.acted_on)
+                return None
             if t == storage.steps:
                 storage.grow()
             try:
@@ -146,8 +147,8 @@ class RolloutCollector:
     def _collect_halves(self, rollout: OpenRollout, length: int) -> tuple[Rollout, list[Episode]] | None:
         """Both halves by turns: each acts as soon as its step is back, while the other is on its way.
 
-            half 0:  act t | workers step t        | act t+1 | workers step t+1
-            half 1:          act t | workers step t          | act t+1 | ...
+        half 0:  act t | workers step t        | act t+1 | workers step t+1
+        half 1:          act t | workers step t          | act t+1 | ...
         """
         environment, first = self.environment, rollout.t
         parts = self._parts(*self.halves)
@@ -163,15 +164,14 @@ class RolloutCollector:
                 if t < length and not stopping:
                     environment.step_async(self._act(rollout, t, (t, part.rows), part), half)
             if stopping:
-                return self._suspend(rollout, t, None)
+                self._suspend(rollout, t, None)
+                return None
         self._open = self._acted_on = None
         return self._close(rollout, length, environment.observation, whole_episodes=False), rollout.episodes
 
     def _parts(self, *rows: slice) -> list[Part]:
         observation, mask = self.environment.observation, self.environment.action_mask
-        return [
-            Part(part, observation[part], None if mask is None else mask[part], self._acted_on) for part in rows
-        ]
+        return [Part(part, observation[part], None if mask is None else mask[part], self._acted_on) for part in rows]
 
     def _suspend(self, rollout: OpenRollout, t: int, acted_on: np.ndarray | None) -> None:
         """Keep a rollout of `t` rows open for the next call."""

@@ -6,6 +6,7 @@ import itertools
 import logging
 import mmap
 import multiprocessing
+import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -130,6 +131,12 @@ class Worker:
         self.process = CONTEXT.Process(target=_main, args=(work, other_end, self.pipe), daemon=True)
         self.process.start()
         other_end.close()
+        self._poller = select.poll()
+        self._poller.register(self.pipe.fileno(), select.POLLIN)
+
+    def has_answered(self, seconds: float) -> bool:
+        """Wait for an answer, or for the end of the process."""
+        return bool(self._poller.poll(max(0.0, seconds) * 1000))
 
     def receive(self) -> Any:
         """The next answer; `Failed` when the process has ended."""
@@ -176,7 +183,7 @@ def _exit_text(code: int | None) -> str:
 def call_apart(function: Callable[[], Any], timeout: float) -> Any:
     """The value of a function called in a process of its own; `Failed` when that raises, dies or takes too long."""
     worker = Worker(lambda pipe: pipe.send(function()))
-    answer = worker.receive() if worker.pipe.poll(timeout) else Failed(f"it did not answer within {timeout:g} s.")
+    answer = worker.receive() if worker.has_answered(timeout) else Failed(f"it did not answer within {timeout:g} s.")
     worker.kill()
     return answer
 

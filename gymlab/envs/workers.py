@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import select
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -148,29 +147,20 @@ class AsyncVector(SubEnvVector):
 
         A worker that is busy with one environment for longer than `timeout` is given up.
         """
-        timeout = timeout or self._timeout
-        poller = select.poll()
-        pending = {self._workers[number].pipe.fileno(): number for number in workers}
-        for descriptor in pending:
-            poller.register(descriptor, select.POLLIN)
-        since = self._arrays.since
-        while pending:
-            left = min(since[number] for number in pending.values()) + timeout - time.monotonic()
-            events = poller.poll(max(0.0, left * 1000))
-            for descriptor, _ in events:
-                number = pending[descriptor]
-                answer = self._workers[number].receive()
-                lost = type(answer) is Failed
-                if lost or take(number, answer):
-                    poller.unregister(descriptor)
-                    del pending[descriptor]
-                if lost:
-                    self._lose(number, answer)
-            for descriptor, number in () if events else list(pending.items()):
-                if time.monotonic() - since[number] >= timeout:
-                    poller.unregister(descriptor)
-                    del pending[descriptor]
-                    self._lose(number, Failed(f"it did not answer within {timeout:g} s."))
+        # In order, not as they arrive: when the first has answered most others have, and this process wakes up but once.
+        for number in workers:
+            answer = self._answer(number, timeout or self._timeout)
+            while type(answer) is not Failed and not take(number, answer):
+                answer = self._answer(number, timeout or self._timeout)
+            if type(answer) is Failed:
+                self._lose(number, answer)
+
+    def _answer(self, number: int, timeout: float) -> Any:
+        worker, since = self._workers[number], self._arrays.since
+        while not worker.has_answered(since[number] + timeout - time.monotonic()):
+            if time.monotonic() - since[number] >= timeout:
+                return Failed(f"it did not answer within {timeout:g} s.")
+        return worker.receive()
 
     def _lose(self, number: int, failed: Failed) -> None:
         """Give a worker up; it is replaced when the next step or reset needs it."""
@@ -314,7 +304,7 @@ class AsyncVector(SubEnvVector):
             elif self._failed:
                 self._cut_off_failed(step, self._blocks[number])
         self._mend(part.workers)
-        # Answers come in any order; what is made of them must not depend on it.
+        # Broken episodes come behind the others.
         step.episodes.sort()
         step.action_mask = self.action_mask
         step = step if part is self._whole else step.part(part.rows)

@@ -76,9 +76,9 @@ def test_continues_bit_for_bit_also_from_the_state_of_the_other_backend(workers,
 
 
 def test_no_worker_is_in_two_halves():
-    assert blocks_of(5, 2) == [range(0, 3), range(3, 5)]
-    assert blocks_of(10, 4) == [range(0, 3), range(3, 5), range(5, 8), range(8, 10)]
-    assert blocks_of(4, 3) == [range(0, 2), range(2, 3), range(3, 4)]
+    assert blocks_of(5, 2) == [range(3), range(3, 5)]
+    assert blocks_of(10, 4) == [range(3), range(3, 5), range(5, 8), range(8, 10)]
+    assert blocks_of(4, 3) == [range(2), range(2, 3), range(3, 4)]
 
 
 @pytest.mark.parametrize(

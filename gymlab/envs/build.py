@@ -138,7 +138,9 @@ def make_vector(
     vector: VectorEnv
     if mode == "async":
         _refuse_shared_state(config)
-        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, timeout=config.env_step_timeout)
+        workers = _worker_count(plan, num_envs)
+        timeout = config.env_step_timeout
+        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, workers=workers, timeout=timeout)
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.measured_step_seconds = seconds
@@ -190,6 +192,17 @@ def _apart(mode: str, num_envs: int, plan: Blueprint) -> str:
             "hold one. Use async, or n_envs: 1."
         )
     return "async" if mode == "auto" else mode
+
+
+def _worker_count(plan: Blueprint, num_envs: int) -> int:
+    """Processes of the async backend: what the config says, else as many as there are cores for."""
+    if plan.family.one_a_process:
+        return num_envs
+    if plan.config.env_workers is not None:
+        return min(plan.config.env_workers, num_envs)
+    workers = min(num_envs, _cores())
+    # An even number of environments can be stepped in halves, if no worker has some of both.
+    return workers - 1 if workers > 1 and workers % 2 and num_envs % 2 == 0 else workers
 
 
 def _refuse_shared_state(config: Config) -> None:

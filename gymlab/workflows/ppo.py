@@ -173,6 +173,7 @@ class PPO(Workflow):
             reward_normalizer=(
                 RewardNormalizer(self.hyperparameters.gamma, environment.num_envs) if config.normalize_reward else None
             ),
+            double_buffer=config.double_buffer,
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()

@@ -182,6 +182,7 @@ class Reinforce(Workflow):
             self.generators["collect"],
             steps=config.n_steps,
             reward_normalizer=RewardNormalizer(hp.gamma, environment.num_envs) if config.normalize_reward else None,
+            double_buffer=config.double_buffer,
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()

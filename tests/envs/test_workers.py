@@ -2,13 +2,17 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from counting_env import step_often
 
 from gymlab.engine.seeding import SeedTree
-from gymlab.envs import make_vector
+from gymlab.envs import build, make_vector
+from gymlab.envs.families.standard import StandardFamily
+from gymlab.envs.step import Step
+from gymlab.envs.worker import blocks_of
 from gymlab.envs.workers import AsyncVector
 from gymlab.errors import ConfigError
 
@@ -33,12 +37,14 @@ def plan(steps: int, count: int = 2) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 2, (steps, count))
 
 
-def test_equal_to_the_loop_in_one_process(workers, config):
+@pytest.mark.parametrize(("count", "processes"), [(2, 2), (3, 1), (5, 2)])
+def test_equal_to_the_loop_in_one_process(workers, config, count, processes):
     fields = {"env_wrappers": ({"id": "ActionRewardShaper", "rewards": [0.5, 0.0]},)}
-    apart = workers(**fields)
-    together = make_vector(config(**fields), 2, SeedTree(7), backend="sync")
+    apart = workers(count=count, env_workers=processes, **fields)
+    assert apart.num_workers == processes
+    together = make_vector(config(**fields), count, SeedTree(7), backend="sync")
     np.testing.assert_array_equal(apart.reset(), together.reset())
-    for actions in plan(80):
+    for actions in plan(80, count):
         one, other = apart.step(actions), together.step(actions)
         assert one.valid is None
         for name in ("observation", "reward", "terminated", "truncated"):
@@ -55,10 +61,10 @@ def test_continues_bit_for_bit_also_from_the_state_of_the_other_backend(workers,
     together.reset()
     for actions in plan(33):
         together.step(actions)
-    resumed = workers()
+    resumed = workers(env_workers=2)
     resumed.set_state(together.get_state())
     np.testing.assert_array_equal(resumed.observation, together.observation)
-    again = workers()
+    again = workers(env_workers=1)
     again.set_state(resumed.get_state())
     for actions in plan(40):
         expected = together.step(actions)
@@ -67,6 +73,73 @@ def test_continues_bit_for_bit_also_from_the_state_of_the_other_backend(workers,
             np.testing.assert_array_equal(step.observation, expected.observation)
             assert step.episodes == expected.episodes
     assert resumed.resumable
+
+
+def test_no_worker_is_in_two_halves():
+    assert blocks_of(5, 2) == [range(3), range(3, 5)]
+    assert blocks_of(10, 4) == [range(3), range(3, 5), range(5, 8), range(8, 10)]
+    assert blocks_of(4, 3) == [range(2), range(2, 3), range(3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("count", "processes", "halves"), [(4, 2, (slice(0, 2), slice(2, 4))), (4, 1, ()), (3, 2, ()), (6, 3, ())]
+)
+def test_halves_are_offered_where_both_numbers_are_even(workers, count, processes, halves):
+    assert workers(count=count, env_workers=processes).halves == halves
+
+
+@pytest.mark.parametrize(("cores", "count", "processes"), [(1, 4, 1), (2, 8, 2), (3, 8, 2), (3, 9, 3), (8, 4, 4)])
+def test_as_many_workers_as_cores(workers, monkeypatch, cores, count, processes):
+    monkeypatch.setattr(build, "_cores", lambda: cores)
+    assert workers(count=count).num_workers == processes
+
+
+def test_a_family_of_one_environment_a_process(workers, config, monkeypatch):
+    monkeypatch.setattr(StandardFamily, "one_a_process", True)
+    assert workers(count=3, env_workers=1).num_workers == 3
+    with make_vector(config("Blackjack-v1"), 1, SeedTree(0)) as vector:
+        assert vector.backend == "async"
+    with pytest.raises(ConfigError, match=r"sync is not possible for 2 environments of CartPole-v1: .*Use async"):
+        make_vector(config(), 2, SeedTree(0), backend="sync")
+
+
+def test_halves_by_turns_are_equal_to_all_at_once(workers, config):
+    """Half 1 is always a step behind when half 0 is waited for, and actions masks and episodes are those of its rows."""
+    fields = {"max_episode_steps": 5}
+    apart, together = workers("Taxi-v4", count=4, env_workers=2, **fields), config("Taxi-v4", **fields)
+    together = make_vector(together, 4, SeedTree(7), backend="sync")
+    apart.reset()
+    together.reset()
+    actions = np.random.default_rng(0).integers(0, 4, (30, 4))
+    behind = None
+    for row in actions:
+        apart.step_async(row[:2], 0)
+        if behind is not None:
+            assert_rows(apart.step_wait(1), behind, slice(2, 4))
+        apart.step_async(row[2:], 1)
+        behind = copied(together.step(row))
+        assert_rows(apart.step_wait(0), behind, slice(0, 2))
+    assert_rows(apart.step_wait(1), behind, slice(2, 4))
+    np.testing.assert_array_equal(apart.observation, together.observation)
+    np.testing.assert_array_equal(apart.action_mask, together.action_mask)
+    # All at once, from where the halves stand.
+    assert_rows(apart.step(actions[0]), together.step(actions[0]), slice(None))
+    assert apart.get_state()["environments"]["3"]["episodes_finished"] == together.episode_counts[3] == 6
+
+
+def copied(step: Step) -> Step:
+    arrays = ("observation", "reward", "terminated", "truncated", "action_mask")
+    return replace(step, **{name: getattr(step, name).copy() for name in arrays})
+
+
+def assert_rows(step: Step, expected: Step, rows: slice) -> None:
+    for name in ("observation", "reward", "terminated", "truncated", "action_mask"):
+        np.testing.assert_array_equal(getattr(step, name), getattr(expected, name)[rows])
+    indices = range(4)[rows]
+    assert step.episodes == [episode for episode in expected.episodes if episode.env_index in indices]
+    assert {key: list(values) for key, values in step.info.items()} == {
+        key: list(values[rows]) for key, values in expected.info.items()
+    }
 
 
 def test_action_masks_and_new_seeds(workers, config, seeds):

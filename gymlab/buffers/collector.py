@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
@@ -12,8 +14,12 @@ import numpy as np
 from gymlab.buffers.rollout import Rollout, RolloutStorage
 from gymlab.components.distributions import Distribution
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from gymlab.envs.pace import cores, halves_pay
 from gymlab.envs.step import Episode, Step
 from gymlab.errors import ConfigError, NonFiniteError
+
+POLICY_CALLS = 8
+"""Times that the policy is tried on a number of environments, to know what it takes."""
 
 
 class Policy(Protocol):
@@ -47,7 +53,6 @@ class OpenRollout:
     has_masks: bool = False
     cut_rows: list[np.ndarray] = field(default_factory=list)
     cut_observations: list[np.ndarray] = field(default_factory=list)
-    """Raw: they are encoded when the rollout is closed, so that the order in which halves answer changes nothing."""
     episodes: list[Episode] = field(default_factory=list)
 
 
@@ -99,14 +104,38 @@ class RolloutCollector:
             action=(distribution.action_shape, distribution.action_dtype),
             parameter_size=distribution.parameter_size,
         )
-        self.halves = halves_of(environment, double_buffer)
-        """Environments acted on in turn; empty when all are at once."""
+        self.halves = self._choose_halves(double_buffer)
+        """Environments acted on by turns; empty when all are at once."""
+        self._chosen_here = double_buffer == "auto"
         self.started = False
         self.transitions = 0
         """Steps that environments really took in the newest collection, rows that were given up included."""
         self._acted_on: np.ndarray | None = None
         self._stop_requested = stop_requested
         self._open: OpenRollout | None = None
+
+    def _choose_halves(self, double_buffer: bool | Literal["auto"]) -> tuple[slice, ...]:
+        halves: tuple[slice, ...] = getattr(self.environment, "halves", ())
+        if double_buffer is True and not halves:
+            raise ConfigError(
+                "double_buffer: true needs environments in workers (vectorization_mode: async), with an even number of "
+                "environments and of workers (n_envs, env_workers). Use auto, or change these."
+            )
+        if double_buffer == "auto" and halves and self.environment.pace is not None:
+            num_envs, workers = self.environment.num_envs, self.environment.num_workers
+            times = (self._policy_seconds(count) for count in (num_envs, num_envs // 2))
+            return halves if halves_pay(self.environment.pace, num_envs, workers, cores(), *times) else ()
+        return halves if double_buffer is True else ()
+
+    def _policy_seconds(self, count: int) -> float:
+        """What the policy takes for so many environments, when nothing holds it up."""
+        x = np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0)
+        act = self.policy if self.policy.collects_values else self.policy.actor
+        marks = [time.perf_counter()]
+        for _ in range(POLICY_CALLS):
+            act(x)
+            marks.append(time.perf_counter())
+        return min(later - earlier for earlier, later in itertools.pairwise(marks))
 
     def collect(
         self, length: int, *, finish: bool = False, limit: int | None = None
@@ -212,7 +241,7 @@ class RolloutCollector:
         if step.final_observation is not None and step.truncated.any():
             ended = np.flatnonzero(step.truncated)
             rollout.cut_rows.append(t * num_envs + (part.rows.start or 0) + ended)
-            rollout.cut_observations.append(step.final_observation[ended])
+            rollout.cut_observations.append(self.encoder.encode(step.final_observation[ended], update=False))
         if step.episodes:
             rollout.episodes += [episode for episode in step.episodes if rollout.playing[episode.env_index]]
         part.observation, part.action_mask = step.observation, step.action_mask
@@ -241,9 +270,8 @@ class RolloutCollector:
         # Behind the last row of an unfinished episode stands the observation that the next rollout begins with.
         unfinished = np.flatnonzero(~storage.truncated[length - 1])
         cut_rows = np.concatenate([*rollout.cut_rows, (length - 1) * num_envs + unfinished])
-        cut_observations = self.encoder.encode(
-            np.concatenate([*rollout.cut_observations, observation[unfinished]]), update=False
-        )
+        last = self.encoder.encode(observation, update=False)[unfinished]
+        cut_observations = np.concatenate([*rollout.cut_observations, last])
         masks = storage.action_masks[:length] if rollout.has_masks and storage.action_masks is not None else None
         shape = (length, num_envs)
         observations, actions, parameters = (
@@ -282,6 +310,7 @@ class RolloutCollector:
         return {
             "started": self.started,
             "acted_on": self._acted_on,
+            "by_turns": bool(self.halves),
             "reward_normalizer": None if normalizer is None else normalizer.get_state(),
             "open": None if self._open is None else self._open_state(self._open),
         }
@@ -295,6 +324,9 @@ class RolloutCollector:
         """Take back what `get_state` gave."""
         self.started = state["started"]
         self._acted_on = state["acted_on"]
+        if self._chosen_here and "by_turns" in state:
+            # Times differ from sitting to sitting, and a run goes on as it began.
+            self.halves = self.environment.halves if state["by_turns"] else ()
         if self.reward_normalizer is not None and state["reward_normalizer"] is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])
         saved = state.get("open")
@@ -306,18 +338,6 @@ class RolloutCollector:
             for name, array in rows.items() if self._open.t else ():
                 memory = self.storage.masks(*array.shape[1:]) if name == "action_masks" else getattr(self.storage, name)
                 memory[: self._open.t] = array
-
-
-def halves_of(environment: Any, double_buffer: bool | Literal["auto"]) -> tuple[slice, ...]:
-    """The halves that are acted on in turn; empty when all environments are at once."""
-    halves = getattr(environment, "halves", ())
-    if double_buffer is True and not halves:
-        raise ConfigError(
-            "double_buffer: true needs environments in workers (vectorization_mode: async), with an even number of "
-            "environments and of workers (n_envs, env_workers). Use auto, or change these."
-        )
-    pays = environment.num_envs > 2 if double_buffer == "auto" else double_buffer
-    return halves if pays else ()
 
 
 def _with_cause(error: NonFiniteError, part: Part) -> NonFiniteError:

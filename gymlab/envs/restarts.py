@@ -22,8 +22,10 @@ TRACEBACK_LINES = 20
 class Restarts:
     """Shared by all environments of a run: counts their failures and ends the run when there are too many."""
 
-    def __init__(self, limit: int = MOST_RESTARTS) -> None:
+    def __init__(self, limit: int = MOST_RESTARTS, stop_requested: Callable[[], bool] = lambda: False) -> None:
         self.limit = limit
+        self.stop_requested = stop_requested
+        """Whether the run was asked to stop: nobody waits long for a silent environment then."""
         self.count = 0
         """Environments restarted so far."""
         self.proved = False

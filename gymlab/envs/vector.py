@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.pace import Pace
 from gymlab.envs.recording import Film, recorder
 from gymlab.envs.step import Step
 from gymlab.errors import EnvironmentFailure, NonFiniteError
@@ -72,8 +73,8 @@ class VectorEnv(ABC):
         """[N, n_actions] bool for the newest observation; None when the environment gives none."""
         self.episode_counts = np.zeros(num_envs, dtype=np.int64)
         """Episodes finished in each environment."""
-        self.measured_step_seconds: float | None = None
-        """Time of one step of one environment, where the automatic choice of a backend measured it."""
+        self.pace: Pace | None = None
+        """What one step of one environment takes, where an automatic choice measured it."""
         self.notice = ""
         """What is to be said about the environments before training, such as their protocol."""
         self.resumable = True

@@ -211,12 +211,16 @@ def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Conn
     parent_end.close()
     try:
         work(pipe)
-    except EOFError:
-        return  # The parent has gone.
     except GymlabError as error:
-        pipe.send(Failed(str(error), _own_class(error)))
+        _tell(pipe, Failed(str(error), _own_class(error)))
     except Exception as error:  # An environment may raise anything.
-        pipe.send(Failed(trace_of(error)))
+        _tell(pipe, Failed(trace_of(error)))
+
+
+def _tell(pipe: Connection, failed: Failed) -> None:
+    # A parent that was killed in the middle of a step needs no answer, and its terminal no traceback.
+    with contextlib.suppress(ConnectionError):
+        pipe.send(failed)
 
 
 def _own_class(error: GymlabError) -> type[GymlabError]:
@@ -251,14 +255,23 @@ class _Desk:
         self._pipe.send(Ready({}, self._each(self._block, self._construct)))
 
     def serve(self) -> None:
-        """Answer until the parent closes."""
-        while True:
-            command, *arguments = self._pipe.recv()
-            if command == "close":
-                for env in self._envs.values():
-                    env.close()
-                return
-            getattr(self, f"_{command}")(*arguments)
+        """Answer until the parent closes, or is gone: what environments have started must not outlive it."""
+        try:
+            while (message := self._next())[0] != "close":
+                getattr(self, f"_{message[0]}")(*message[1:])
+        except BrokenPipeError:
+            parent = multiprocessing.parent_process()
+            if parent is None or parent.is_alive():
+                raise
+        for env in self._envs.values():
+            env.close()
+
+    def _next(self) -> tuple[Any, ...]:
+        try:
+            message: tuple[Any, ...] = self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return ("close",)
+        return message
 
     def _each(self, indices: Iterable[int], work: Callable[[int], None]) -> dict[int, str]:
         """Work on environments one after the other; the tracebacks of those that failed."""

@@ -41,6 +41,10 @@ logger = logging.getLogger(__name__)
 
 STEP_TIMEOUT = 60.0
 """Seconds that an environment may take for one step or reset."""
+STOP_PATIENCE = 5.0
+"""Seconds of the same, at the most, when the run was asked to stop: who asked may not wait for long either."""
+LOOK_SECONDS = 0.2
+"""How often it is looked whether the run was asked to stop."""
 START_TIMEOUT = 120.0
 """Seconds that making an environment may take, at the least."""
 STEP = tuple(ForkingPickler.dumps(("step", turn)) for turn in (0, 1))
@@ -145,21 +149,25 @@ class AsyncVector(SubEnvVector):
     def _wait_for(self, workers: Iterable[int], take: Callable[[int, Any], bool], timeout: float | None = None) -> None:
         """Hand every answer to `take` until it has said of each worker that this was all; who fails is in `_lost`.
 
-        A worker that is busy with one environment for longer than `timeout` is given up.
+        A worker that is busy with one environment for longer than `timeout` is given up; without one, for longer than
+        a step may take, or a stop that was asked for.
         """
         # In order, not as they arrive: when the first has answered most others have, and this process wakes up but once.
         for number in workers:
-            answer = self._answer(number, timeout or self._timeout)
+            answer = self._answer(number, timeout)
             while type(answer) is not Failed and not take(number, answer):
-                answer = self._answer(number, timeout or self._timeout)
+                answer = self._answer(number, timeout)
             if type(answer) is Failed:
                 self._lose(number, answer)
 
-    def _answer(self, number: int, timeout: float) -> Any:
+    def _answer(self, number: int, timeout: float | None) -> Any:
         worker, since = self._workers[number], self._arrays.since
-        while not worker.has_answered(since[number] + timeout - time.monotonic()):
-            if time.monotonic() - since[number] >= timeout:
-                return Failed(f"it did not answer within {timeout:g} s.")
+        patience, hurry = timeout or self._timeout, ""
+        while not worker.has_answered(min(LOOK_SECONDS, since[number] + patience - time.monotonic())):
+            if timeout is None and self.restarts.stop_requested():
+                patience, hurry = min(self._timeout, STOP_PATIENCE), ", and the run was asked to stop"
+            if time.monotonic() - since[number] >= patience:
+                return Failed(f"it did not answer within {patience:g} s{hurry}.")
         return worker.receive()
 
     def _lose(self, number: int, failed: Failed) -> None:

@@ -10,6 +10,7 @@ from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.config.schema import Config
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import make_vector
+from gymlab.envs.pace import Pace
 from gymlab.errors import ConfigError
 
 
@@ -151,7 +152,7 @@ def test_rows_written_before_the_storage_grew_stay():
 
 
 def workers(env_id="CartPole-v1", count=4, **fields):
-    config = Config(env_id=env_id, algo_id="ppo", env_workers=2, **fields)
+    config = Config(env_id=env_id, algo_id="ppo", env_workers=2, double_buffer=False, **fields)
     return make_vector(config, count, SeedTree(0), backend="async")
 
 
@@ -187,10 +188,50 @@ def test_halves_by_turns_repeat_themselves_with_rolling_statistics():
             np.testing.assert_array_equal(getattr(rollout, name), array, err_msg=name)
 
 
-@pytest.mark.parametrize(("count", "choice", "halves"), [(4, "auto", 2), (2, "auto", 0), (2, True, 2), (4, False, 0)])
-def test_halves_are_taken_where_they_pay_or_are_asked_for(count, choice, halves):
-    with workers(count=count) as environment:
+WAITS_AS_LONG = Pace(0.010, 0.0)
+"""Of environments that wait for about as long as `slow_policy` takes for all."""
+
+
+def slow_policy(collector_class, monkeypatch):
+    """A policy that takes 10 ms for four environments and 5 ms for two."""
+    monkeypatch.setattr(collector_class, "_policy_seconds", lambda self, count: 0.0025 * count)
+
+
+@pytest.mark.parametrize(
+    ("pace", "choice", "halves"),
+    [
+        (WAITS_AS_LONG, "auto", 2),
+        (Pace(0.2, 0.0), "auto", 0),
+        (None, "auto", 0),
+        (None, True, 2),
+        (WAITS_AS_LONG, False, 0),
+    ],
+)
+def test_halves_are_taken_where_they_pay_or_are_asked_for(pace, choice, halves, monkeypatch):
+    slow_policy(RolloutCollector, monkeypatch)
+    with workers() as environment:
+        environment.pace = pace
         assert len(collector_for(environment, steps=2, double_buffer=choice).halves) == halves
+
+
+def test_a_policy_is_timed_without_a_trace():
+    with workers() as environment:
+        environment.pace = WAITS_AS_LONG
+        timed, other = (collector_for(environment, steps=2, double_buffer=choice) for choice in ("auto", False))
+        # The small network takes as long for two as for four.
+        assert timed.halves == ()
+        assert 0 < timed._policy_seconds(4) < 0.1
+        assert timed.generator.bit_generator.state == other.generator.bit_generator.state
+
+
+@pytest.mark.parametrize(("choice", "halves"), [("auto", 2), (False, 0)])
+def test_a_run_goes_on_by_turns_if_it_began_so(choice, halves):
+    with workers() as environment:
+        state = collector_for(environment, steps=2, double_buffer=True).get_state()
+        resumed = collector_for(environment, steps=2, double_buffer=choice)
+        assert resumed.halves == ()
+        resumed.set_state(state)
+        assert len(resumed.halves) == halves
 
 
 def test_halves_that_do_not_exist_are_refused():

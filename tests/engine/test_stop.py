@@ -145,6 +145,7 @@ def test_an_evaluation_that_is_cut_short_is_played_again(tmp_path, monkeypatch, 
             {
                 "vectorization_mode": "async",
                 "env_workers": 2,
+                "double_buffer": True,
                 "n_envs": 4,
                 "max_episode_steps": 9,
                 "normalize_obs": "rolling",

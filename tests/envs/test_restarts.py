@@ -10,7 +10,8 @@ import pytest
 from failing_env import Failing
 
 from gymlab.engine.seeding import SeedTree
-from gymlab.envs import make_vector
+from gymlab.envs import make_vector, workers
+from gymlab.envs.pace import UNKNOWN
 from gymlab.envs.restarts import MOST_IN_A_ROW, Restarts
 from gymlab.errors import EnvironmentFailure, NonFiniteError
 
@@ -42,7 +43,13 @@ def failing(config, monkeypatch):
         monkeypatch.setattr(Failing, "bad_constructions", bad_constructions)
         timeout = 0.5 if how == "sleep" else 20.0
         # One environment a process, unless a test says otherwise.
-        fields = {"env_step_timeout": timeout, "env_kwargs": {"kinds": (0,)}, "env_workers": count, **fields}
+        fields = {
+            "env_step_timeout": timeout,
+            "env_kwargs": {"kinds": (0,)},
+            "env_workers": count,
+            "double_buffer": False,
+            **fields,
+        }
         opened.append(make_vector(config("Failing-v0", **fields), count, SEEDS, backend=backend))
         return opened[-1]
 
@@ -174,11 +181,27 @@ class Slow(Failing):
 
 def test_the_time_limit_is_that_of_one_environment(config):
     gym.register("Slow-v0", entry_point=Slow)
-    with make_vector(config("Slow-v0", env_workers=1, env_step_timeout=1.0), 3, SEEDS, backend="async") as vector:
+    with make_vector(
+        config("Slow-v0", env_workers=1, double_buffer=False, env_step_timeout=1.0), 3, SEEDS, backend="async"
+    ) as vector:
         vector.reset()
         assert not vector.step(np.zeros(3, dtype=int)).truncated.any()
         assert vector.restarts.count == 0
     gym.registry.pop("Slow-v0")
+
+
+def test_a_silent_environment_does_not_hold_up_a_stop(failing, monkeypatch, caplog):
+    monkeypatch.setattr(workers, "STOP_PATIENCE", 0.5)
+    vector = failing("async", "sleep", count=4, env_workers=2, env_step_timeout=50.0)
+    vector.reset()
+    asked = time.monotonic() + 0.7
+    monkeypatch.setattr(vector.restarts, "stop_requested", lambda: time.monotonic() > asked)
+    step = vector.step(np.array([0, 2, 0, 0]))
+    assert time.monotonic() - asked < 10
+    assert step.truncated.tolist() == [True, True, False, False]
+    assert "it did not answer within 0.5 s, and the run was asked to stop." in caplog.text
+    # All of them are there to be saved.
+    assert set(vector.get_state()["environments"]) == {"0", "1", "2", "3"}
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
@@ -389,7 +412,7 @@ class Refusing(Failing):
 @pytest.mark.parametrize("backend", ["sync", "async"])
 def test_errors_of_ours_end_the_run(config, backend):
     gym.register("Refusing-v0", entry_point=Refusing)
-    with make_vector(config("Refusing-v0"), 2, SEEDS, backend=backend) as vector:
+    with make_vector(config("Refusing-v0"), 2, SEEDS, backend=backend, pace=UNKNOWN) as vector:
         vector.reset()
         with pytest.raises(NonFiniteError, match="the pressure is NaN"):
             vector.step(np.zeros(2, dtype=int))

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +13,7 @@ from counting_env import step_often
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import build, make_vector
 from gymlab.envs.families.standard import StandardFamily
+from gymlab.envs.pace import Pace
 from gymlab.envs.step import Step
 from gymlab.envs.worker import blocks_of
 from gymlab.envs.workers import AsyncVector
@@ -22,6 +25,8 @@ def workers(config):
     opened = []
 
     def make(env_id="CartPole-v1", count=2, **fields) -> AsyncVector:
+        # Nothing is left to be measured, unless a test says otherwise.
+        fields = {"env_workers": count, "double_buffer": False, **fields}
         vector = make_vector(config(env_id, **fields), count, SeedTree(7), backend="async")
         assert isinstance(vector, AsyncVector)
         assert vector.backend == "async"
@@ -88,10 +93,20 @@ def test_halves_are_offered_where_both_numbers_are_even(workers, count, processe
     assert workers(count=count, env_workers=processes).halves == halves
 
 
-@pytest.mark.parametrize(("cores", "count", "processes"), [(1, 4, 1), (2, 8, 2), (3, 8, 2), (3, 9, 3), (8, 4, 4)])
-def test_as_many_workers_as_cores(workers, monkeypatch, cores, count, processes):
-    monkeypatch.setattr(build, "_cores", lambda: cores)
-    assert workers(count=count).num_workers == processes
+@pytest.mark.parametrize(("computing", "processes"), [(1.0, 2), (0.1, 8)])
+def test_the_number_of_workers_follows_from_the_pace(workers, monkeypatch, computing, processes):
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    monkeypatch.setattr(build, "measure_apart", lambda plan, timeout: Pace(0.002, computing))
+    vector = workers(count=8, env_workers="auto")
+    assert vector.num_workers == processes
+    assert vector.pace == (0.002, computing)
+
+
+def test_a_pace_that_is_known_is_not_measured_again(config, monkeypatch):
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    monkeypatch.setattr(build, "measure_apart", lambda *arguments: pytest.fail("measured again"))
+    with make_vector(config(), 4, SeedTree(7), backend="async", pace=Pace(0.002, 1.0)) as vector:
+        assert vector.num_workers == 2
 
 
 def test_a_family_of_one_environment_a_process(workers, config, monkeypatch):
@@ -185,3 +200,47 @@ def test_wrappers_that_share_their_state_cannot_be_split(config):
 def test_workers_are_out_of_reach_of_the_terminals_interrupt(workers):
     groups = {os.getpgid(worker.process.pid) for worker in workers()._workers}
     assert len(groups | {os.getpgrp()}) == 3
+
+
+ORPHANS = """
+import os, sys, time
+import gymnasium as gym
+from counting_env import Counting
+from gymlab.config.schema import Config
+from gymlab.engine.seeding import SeedTree
+from gymlab.envs import make_vector
+
+class Closing(Counting):
+    def step(self, action):
+        time.sleep(0.3)
+        return super().step(action)
+
+    def close(self):
+        print("closed", flush=True)
+
+gym.register("Closing-v0", entry_point=Closing)
+config = Config(env_id="Closing-v0", algo_id="ppo", env_workers=2, double_buffer=False)
+vector = make_vector(config, 4, SeedTree(0), backend="async")
+vector.reset()
+if sys.argv[1] == "stepping":
+    vector._send(vector._whole, [0, 0, 0, 0])
+    time.sleep(0.1)
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("moment", ["stepping", "idle"])
+def test_workers_whose_parent_is_gone_close_their_environments_and_say_nothing(moment):
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    # Output ends when the last worker has: they hold the other ends.
+    ended = subprocess.run(
+        [sys.executable, "-c", ORPHANS, moment],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert ended.returncode == 9
+    assert ended.stderr == ""
+    # The example that was made to know the spaces, and four in workers.
+    assert ended.stdout.split() == ["closed"] * 5

@@ -123,11 +123,11 @@ class RolloutCollector:
             )
         if double_buffer == "auto" and halves and self.environment.pace is not None:
             num_envs, workers = self.environment.num_envs, self.environment.num_workers
-            times = (self._policy_seconds(count) for count in (num_envs, num_envs // 2))
+            times = (self.policy_seconds(count) for count in (num_envs, num_envs // 2))
             return halves if halves_pay(self.environment.pace, num_envs, workers, cores(), *times) else ()
         return halves if double_buffer is True else ()
 
-    def _policy_seconds(self, count: int) -> float:
+    def policy_seconds(self, count: int) -> float:
         """What the policy takes for so many environments, when nothing holds it up."""
         x = np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0)
         act = self.policy if self.policy.collects_values else self.policy.actor

@@ -126,6 +126,11 @@ class VectorEnv(ABC):
         """Whether observations are images."""
         return is_image_space(self.observation_space)
 
+    @property
+    def stepped_by(self) -> str:
+        """The backend in words."""
+        return self.backend
+
     def recorder(self, film: Film) -> AbstractContextManager[None]:
         """Film environment 0 while it is stepped; it must have been made with rendering.
 

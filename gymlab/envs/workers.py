@@ -120,6 +120,11 @@ class AsyncVector(SubEnvVector):
         """Processes that step the environments."""
         return len(self._blocks)
 
+    @property
+    def stepped_by(self) -> str:
+        """The backend and its workers, in words."""
+        return f"async, {self.num_workers} worker{'s' * (self.num_workers > 1)}"
+
     def _start_all(self) -> None:
         for number in self._whole.workers:
             self._workers.append(self._worker(number))
@@ -207,6 +212,8 @@ class AsyncVector(SubEnvVector):
         if len(block) > 1:
             cause = f"{cause} Environments {block[0]} to {block[-1]} shared its process and lose their episodes."
         self.restarts.allow(self._names[culprit], cause, constructing=constructing)
+        if not constructing:
+            self.restarts.episodes_lost += len(block) - 1
         del self._lost[number]
         for index in block:
             self._failed.pop(index, None)

@@ -367,6 +367,7 @@ class PPO(Workflow):
             "update_backend": self.update_backend,
         }
         if self.context.train_environment is not None:
+            numbers |= {"double_buffer": "on"} if self.collector.halves else {}
             memory = self.collector.storage.nbytes
             numbers["rollout_memory_bytes"] = memory
             if config.replay_ratio:

@@ -344,6 +344,8 @@ class Reinforce(Workflow):
             "updates_per_rollout": minibatches * config.n_epochs,
         }
         if self.context.train_environment is not None:
+            if self.collector.halves and config.unfinished != "finish":
+                numbers["double_buffer"] = "on"
             numbers["rollout_memory_bytes"] = self.collector.storage.nbytes
         return numbers
 

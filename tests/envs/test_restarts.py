@@ -140,6 +140,7 @@ def test_a_lost_process_costs_the_episodes_of_its_block_and_one_restart(failing,
         assert mine[2] == (index, 2, 3.0, 3.0, 2, False, None, True, None)
         assert vector.episode_counts[index] == len(mine)
     assert vector.restarts.count == 1
+    assert "restarted 1 times, and 1 episodes of others in the same processes were cut off" in vector.restarts.summary()
     assert f"{name_of(1)} failed and is restarted" in caplog.text
     assert CAUSES[how] in caplog.text
     assert "Environments 0 to 1 shared its process and lose their episodes." in caplog.text

@@ -76,10 +76,11 @@ def time_ways(
                 seconds[name].append((time.perf_counter() - begin) / ROWS)
     chosen: Any = sessions["auto"]
     collector = chosen.workflow.collector
+    whole, half = collector.policy_seconds(num_envs, num_envs // 2)
     figures = {
         **seconds,
-        "policy": [collector.policy_seconds(num_envs)],
-        "half policy": [collector.policy_seconds(num_envs // 2)],
+        "policy": [whole],
+        "half policy": [half],
         "auto workers": [float(getattr(chosen.environment, "num_workers", 0))],
         "auto by turns": [float(bool(collector.halves))],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -123,19 +123,22 @@ class RolloutCollector:
             )
         if double_buffer == "auto" and halves and self.environment.pace is not None:
             num_envs, workers = self.environment.num_envs, self.environment.num_workers
-            times = (self.policy_seconds(count) for count in (num_envs, num_envs // 2))
+            times = self.policy_seconds(num_envs, num_envs // 2)
             return halves if halves_pay(self.environment.pace, num_envs, workers, cores(), *times) else ()
         return halves if double_buffer is True else ()
 
-    def policy_seconds(self, count: int) -> float:
+    def policy_seconds(self, *counts: int) -> list[float]:
         """What the policy takes for so many environments, when nothing holds it up."""
-        x = np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0)
         act = self.policy if self.policy.collects_values else self.policy.actor
-        marks = [time.perf_counter()]
+        rows = [np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0) for count in counts]
+        quickest = [math.inf] * len(counts)
         for _ in range(POLICY_CALLS):
-            act(x)
-            marks.append(time.perf_counter())
-        return min(later - earlier for earlier, later in itertools.pairwise(marks))
+            for number, x in enumerate(rows):
+                # This thread's own time: other programs hold up its calls, and not all of them alike.
+                begin = time.thread_time()
+                act(x)
+                quickest[number] = min(quickest[number], time.thread_time() - begin)
+        return quickest
 
     def collect(
         self, length: int, *, finish: bool = False, limit: int | None = None

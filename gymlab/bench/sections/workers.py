@@ -53,7 +53,7 @@ def measure(plan: Plan, num_envs: int, milliseconds: float) -> Section:
     found = {kind: repeats.results[0] for kind, repeats in measured.items()}
     tables = [_table(what, found, num_envs, milliseconds, plan.repeats) for what in ("wait", "compute")]
     checks = [
-        Check(f"environments that {kind}: auto beside the best way", share_of_best(figures), GOAL)
+        Check(f"{kind}: auto / best way", share_of_best(figures), GOAL)
         for kind, figures in found.items()
         if figures is not None
     ]
@@ -66,7 +66,7 @@ def _table(
 ) -> Table:
     mine = [found[f"{what}, {model}"] for model in MODELS]
     rows = [[way, *(cell for figures in mine for cell in _cells(figures, way))] for way in ways(num_envs, cores=2)]
-    title = f"{num_envs} environments that {what} for {milliseconds:g} ms a step: a row of them, and how many times as quick"
+    title = f"{num_envs} environments that {what} for {milliseconds:g} ms a step: ms a row of them"
     columns = ["way", *(column for model in MODELS for column in (f"{model}, ms", "ratio"))]
     notes = [f"Ratios to {REFERENCE}, medians of {repeats} turns."]
     notes += [f"{model}: {_choice(figures)}." for model, figures in zip(MODELS, mine, strict=True) if figures]

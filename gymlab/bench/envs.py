@@ -26,7 +26,7 @@ BACKENDS = ("native", "sync", "async")
 DEFAULT_ENVIRONMENT = "CartPole-v1"
 DEFAULT_COUNTS = (1, 8, 64, 512)
 MOST_PROCESSES = 64
-"""The async backend has a process for each environment; more than this are not started."""
+"""The async backend may have a process for each environment; more than this are not started."""
 
 
 def steps_job(env_id: str, num_envs: int, seconds: float, backend: str, seed: int) -> dict[str, Any]:

@@ -79,6 +79,14 @@ def batches(job: dict[str, Any]) -> dict[str, Any]:
     return time_batches(*sizes, job["shape"], job["dtype"], job["seed"], job["seconds"])
 
 
+def ways(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of a row in every way that workers offer, turn by turn."""
+    from gymlab.bench.paced import time_ways
+
+    kind = (job["num_envs"], job["milliseconds"], job["waits"], job["model_id"])
+    return dict(time_ways(*kind, job["seed"], job["repeats"]))
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -87,6 +95,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "steps": steps,
     "race": race,
     "batches": batches,
+    "ways": ways,
 }
 
 

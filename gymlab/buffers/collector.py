@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from gymlab.buffers.rollout import Rollout, RolloutStorage
 from gymlab.components.distributions import Distribution
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
-from gymlab.envs.step import Episode
-from gymlab.errors import NonFiniteError
+from gymlab.envs.pace import cores, halves_pay
+from gymlab.envs.step import Episode, Step
+from gymlab.errors import ConfigError, NonFiniteError
+
+POLICY_CALLS, POLICY_SECONDS = 4, 0.25
+"""How often at least, and how long, the policy is tried to know what it takes."""
 
 
 class Policy(Protocol):
@@ -50,8 +56,27 @@ class OpenRollout:
     episodes: list[Episode] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Part:
+    """Environments that take their steps together: all of them, or one half."""
+
+    rows: slice
+    """Their places among all."""
+    observation: np.ndarray
+    """What to act on next."""
+    action_mask: np.ndarray | None
+    acted_on: np.ndarray | None = None
+    """Rows of `observation` that are real; None: all of them."""
+    actions: np.ndarray | None = None
+    """The newest that were taken."""
+
+
 class RolloutCollector:
-    """Steps one vector environment on and on; a rollout begins where the last one ended."""
+    """Steps one vector environment on and on; a rollout begins where the last one ended.
+
+    Where the environment's halves can be stepped apart, workers step one while the policy acts on the other
+    (`double_buffer`). Noise is drawn for all at once, so an environment is given the same either way.
+    """
 
     def __init__(
         self,
@@ -63,6 +88,7 @@ class RolloutCollector:
         *,
         steps: int,
         reward_normalizer: RewardNormalizer | None = None,
+        double_buffer: bool | Literal["auto"] = "auto",
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.environment = environment
@@ -78,12 +104,43 @@ class RolloutCollector:
             action=(distribution.action_shape, distribution.action_dtype),
             parameter_size=distribution.parameter_size,
         )
+        self.halves = self._choose_halves(double_buffer)
+        """Environments acted on by turns; empty when all are at once."""
+        self._chosen_here = double_buffer == "auto"
         self.started = False
         self.transitions = 0
         """Steps that environments really took in the newest collection, rows that were given up included."""
         self._acted_on: np.ndarray | None = None
         self._stop_requested = stop_requested
         self._open: OpenRollout | None = None
+
+    def _choose_halves(self, double_buffer: bool | Literal["auto"]) -> tuple[slice, ...]:
+        halves: tuple[slice, ...] = getattr(self.environment, "halves", ())
+        if double_buffer is True and not halves:
+            raise ConfigError(
+                "double_buffer: true needs environments in workers (vectorization_mode: async), with an even number of "
+                "environments and of workers (n_envs, env_workers). Use auto, or change these."
+            )
+        if double_buffer == "auto" and halves and self.environment.pace is not None:
+            num_envs, workers = self.environment.num_envs, self.environment.num_workers
+            times = self.policy_seconds(num_envs, num_envs // 2)
+            return halves if halves_pay(self.environment.pace, num_envs, workers, cores(), *times) else ()
+        return halves if double_buffer is True else ()
+
+    def policy_seconds(self, *counts: int) -> list[float]:
+        """What the policy takes for so many environments, when nothing holds it up."""
+        act = self.policy if self.policy.collects_values else self.policy.actor
+        rows = [np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0) for count in counts]
+        quickest = [math.inf] * len(counts)
+        end, calls = time.perf_counter() + POLICY_SECONDS, 0
+        while calls < POLICY_CALLS or time.perf_counter() < end:
+            calls += 1
+            for number, x in enumerate(rows):
+                # This thread's own time: other programs hold up its calls, and not all of them alike.
+                begin = time.thread_time()
+                act(x)
+                quickest[number] = min(quickest[number], time.thread_time() - begin)
+        return quickest
 
     def collect(
         self, length: int, *, finish: bool = False, limit: int | None = None
@@ -96,59 +153,105 @@ class RolloutCollector:
         episode after `length` steps plays it to its end, of at most `limit` steps in all. Rows of episodes that begin
         later, or have no end by then, are not valid.
         """
-        environment, distribution, storage = self.environment, self.distribution, self.storage
-        policy, encode, num_envs = self.policy, self.encoder.encode, self.environment.num_envs
         rollout = self._open or self._begin(length, anew=finish)
-        noise, playing, episodes = rollout.noise, rollout.playing, rollout.episodes
-        observation, action_mask, acted_on = environment.observation, environment.action_mask, self._acted_on
+        if self.halves and not finish:
+            return self._collect_halves(rollout, length)
+        (whole,) = self._parts(slice(None))
+        storage, playing = self.storage, rollout.playing
         for t in range(rollout.t, (limit or sys.maxsize) if finish else length):
             if self._stop_requested():
-                rollout.t, self._open, self._acted_on = t, rollout, acted_on
+                self._suspend(rollout, t, whole.acted_on)
                 return None
             if t == storage.steps:
                 storage.grow()
-            storage.observations[t] = x = encode(observation, update=True, valid=acted_on)
-            if policy.collects_values:
-                parameters, storage.values[t] = policy(x)
-            else:
-                parameters = policy.actor(x)
-            if action_mask is not None:
-                rollout.has_masks = True
-                storage.masks(action_mask)[t] = action_mask
-                parameters = distribution.mask(parameters, action_mask)
-            storage.parameters[t] = parameters
-            storage.actions[t] = actions = distribution.sample(
-                parameters, noise[t] if t < length else distribution.noise(self.generator, (num_envs,))
-            )
             try:
-                step = environment.step(distribution.to_environment(actions))
+                step = self.environment.step(self._act(rollout, t, t, whole))
             except NonFiniteError as error:
-                error.data |= {"acted_on": observation, "actions": actions}
-                raise
-            storage.rewards[t] = step.reward
-            storage.terminated[t] = step.terminated
-            storage.truncated[t] = step.truncated
-            storage.valid[t] = True if step.valid is None else step.valid
-            if step.valid is not None:
-                rollout.has_dead_rows = True
-                rollout.dead_rows += num_envs - int(np.count_nonzero(step.valid))
-            if step.final_observation is not None and step.truncated.any():
-                ended = np.flatnonzero(step.truncated)
-                rollout.cut_rows.append(t * num_envs + ended)
-                rollout.cut_observations.append(encode(step.final_observation[ended], update=False))
-            if step.episodes:
-                episodes += [episode for episode in step.episodes if playing[episode.env_index]]
-            observation, action_mask = step.observation, step.action_mask
-            # With next-step autoreset the row after an ending is dead: its observation is the old episode's last.
-            acted_on = None if step.valid is None else ~step.ended
+                raise _with_cause(error, whole) from None
+            self._take(rollout, t, t, whole, step)
             if finish:
                 storage.valid[t] &= playing
                 if t >= length - 1:
                     playing &= storage.valid[t] & ~step.ended
                     if not playing.any():
                         break
-        self._open, self._acted_on = None, acted_on
-        return self._close(rollout, t + 1, observation, whole_episodes=finish), episodes
+        self._open, self._acted_on = None, whole.acted_on
+        return self._close(rollout, t + 1, whole.observation, whole_episodes=finish), rollout.episodes
+
+    def _collect_halves(self, rollout: OpenRollout, length: int) -> tuple[Rollout, list[Episode]] | None:
+        """Both halves by turns: each acts as soon as its step is back, while the other is on its way.
+
+        half 0:  act t | workers step t        | act t+1 | workers step t+1
+        half 1:          act t | workers step t          | act t+1 | ...
+        """
+        environment, first = self.environment, rollout.t
+        parts = self._parts(*self.halves)
+        for t in range(first, length + 1):
+            stopping = t < length and self._stop_requested()
+            for half, part in enumerate(parts):
+                if t > first:
+                    try:
+                        step = environment.step_wait(half)
+                    except NonFiniteError as error:
+                        raise _with_cause(error, part) from None
+                    self._take(rollout, t - 1, (t - 1, part.rows), part, step)
+                if t < length and not stopping:
+                    environment.step_async(self._act(rollout, t, (t, part.rows), part), half)
+            if stopping:
+                self._suspend(rollout, t, None)
+                return None
+        self._open = self._acted_on = None
+        return self._close(rollout, length, environment.observation, whole_episodes=False), rollout.episodes
+
+    def _parts(self, *rows: slice) -> list[Part]:
+        observation, mask = self.environment.observation, self.environment.action_mask
+        return [Part(part, observation[part], None if mask is None else mask[part], self._acted_on) for part in rows]
+
+    def _suspend(self, rollout: OpenRollout, t: int, acted_on: np.ndarray | None) -> None:
+        """Keep a rollout of `t` rows open for the next call."""
+        rollout.t, self._open, self._acted_on = t, rollout, acted_on
+
+    def _act(self, rollout: OpenRollout, t: int, row: Any, part: Part) -> np.ndarray:
+        """Actions of a part, as the environment takes them. `row` is where the part is written in storage."""
+        distribution, storage, policy = self.distribution, self.storage, self.policy
+        storage.observations[row] = x = self.encoder.encode(part.observation, update=True, valid=part.acted_on)
+        if policy.collects_values:
+            parameters, storage.values[row] = policy(x)
+        else:
+            parameters = policy.actor(x)
+        if part.action_mask is not None:
+            rollout.has_masks = True
+            storage.masks(self.environment.num_envs, part.action_mask.shape[1])[row] = part.action_mask
+            parameters = distribution.mask(parameters, part.action_mask)
+        storage.parameters[row] = parameters
+        # Whole episodes may go on behind the noise that was drawn ahead.
+        noise = (
+            rollout.noise[row]
+            if t < len(rollout.noise)
+            else distribution.noise(self.generator, (self.environment.num_envs,))
+        )
+        storage.actions[row] = part.actions = distribution.sample(parameters, noise)
+        return distribution.to_environment(part.actions)
+
+    def _take(self, rollout: OpenRollout, t: int, row: Any, part: Part, step: Step) -> None:
+        """Write what a part's step brought."""
+        storage, num_envs = self.storage, self.environment.num_envs
+        storage.rewards[row] = step.reward
+        storage.terminated[row] = step.terminated
+        storage.truncated[row] = step.truncated
+        storage.valid[row] = True if step.valid is None else step.valid
+        if step.valid is not None:
+            rollout.has_dead_rows = True
+            rollout.dead_rows += num_envs - int(np.count_nonzero(step.valid))
+        if step.final_observation is not None and step.truncated.any():
+            ended = np.flatnonzero(step.truncated)
+            rollout.cut_rows.append(t * num_envs + (part.rows.start or 0) + ended)
+            rollout.cut_observations.append(self.encoder.encode(step.final_observation[ended], update=False))
+        if step.episodes:
+            rollout.episodes += [episode for episode in step.episodes if rollout.playing[episode.env_index]]
+        part.observation, part.action_mask = step.observation, step.action_mask
+        # With next-step autoreset the row after an ending is dead: its observation is the old episode's last.
+        part.acted_on = None if step.valid is None else ~step.ended
 
     def _begin(self, length: int, *, anew: bool) -> OpenRollout:
         """An empty rollout; with `anew` in fresh episodes."""
@@ -212,6 +315,7 @@ class RolloutCollector:
         return {
             "started": self.started,
             "acted_on": self._acted_on,
+            "by_turns": bool(self.halves),
             "reward_normalizer": None if normalizer is None else normalizer.get_state(),
             "open": None if self._open is None else self._open_state(self._open),
         }
@@ -225,6 +329,9 @@ class RolloutCollector:
         """Take back what `get_state` gave."""
         self.started = state["started"]
         self._acted_on = state["acted_on"]
+        if self._chosen_here and "by_turns" in state:
+            # Times differ from sitting to sitting, and a run goes on as it began.
+            self.halves = self.environment.halves if state["by_turns"] else ()
         if self.reward_normalizer is not None and state["reward_normalizer"] is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])
         saved = state.get("open")
@@ -234,5 +341,10 @@ class RolloutCollector:
             while self.storage.steps < self._open.t:
                 self.storage.grow()
             for name, array in rows.items() if self._open.t else ():
-                memory = self.storage.masks(array[0]) if name == "action_masks" else getattr(self.storage, name)
+                memory = self.storage.masks(*array.shape[1:]) if name == "action_masks" else getattr(self.storage, name)
                 memory[: self._open.t] = array
+
+
+def _with_cause(error: NonFiniteError, part: Part) -> NonFiniteError:
+    error.data |= {"acted_on": part.observation, "actions": part.actions}
+    return error

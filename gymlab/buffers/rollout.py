@@ -113,10 +113,10 @@ class RolloutStorage:
             if array is not None:
                 setattr(self, name, np.concatenate([array, np.empty_like(array)]))
 
-    def masks(self, mask: np.ndarray) -> np.ndarray:
+    def masks(self, num_envs: int, actions: int) -> np.ndarray:
         """Storage for action masks, made when the environment first gives one."""
         if self.action_masks is None:
-            self.action_masks = np.empty((len(self.rewards), *mask.shape), np.bool_)
+            self.action_masks = np.empty((len(self.rewards), num_envs, actions), np.bool_)
         return self.action_masks
 
     @property

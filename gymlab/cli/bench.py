@@ -10,6 +10,7 @@ EXAMPLES = """  gymlab bench ppo                              against every peer
   gymlab bench ppo --json > bench.json
   gymlab bench ppo --markdown docs/benchmarks.md
   gymlab bench envs                             vector environments alone
+  gymlab bench collect --section workers        slow environments: workers, and halves by turns
   gymlab bench loader                           minibatches out of the buffer alone"""
 
 

@@ -79,7 +79,7 @@ def _show(described: dict[str, Any]) -> None:
     environment, memory = described["environment"], described["memory"]
     head = table(described["experiment"], "", "")
     head.show_header = False
-    head.add_row("environment", f"{environment['id']}, {environment['n_envs']} × {environment['backend']}")
+    head.add_row("environment", f"{environment['id']}, {environment['n_envs']} × {environment['stepped_by']}")
     head.add_row("observation", Text(environment["observation_space"]))
     head.add_row("action", Text(environment["action_space"]))
     threshold = environment["threshold"]

@@ -55,6 +55,7 @@ def _environment(session: Session) -> dict[str, Any]:
         "id": session.config.env_id,
         "n_envs": environment.num_envs,
         "backend": environment.backend,
+        "stepped_by": environment.stepped_by,
         "observation_space": " ".join(str(environment.observation_space).split()),
         "action_space": " ".join(str(environment.action_space).split()),
         "max_episode_steps": environment.spec.max_episode_steps,

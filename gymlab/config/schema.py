@@ -167,6 +167,10 @@ class Config(Frozen):
     """Environments stepped together; `auto`, or none in a file, is the number of cores."""
     vectorization_mode: Literal["auto", "native", "sync", "async"] = "auto"
     """How they are stepped: by one array program, one after the other, in processes, or what measures fastest."""
+    env_workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Processes of `async`, each with some of the environments; auto: one a core where they compute, up to one each where they wait."""
+    double_buffer: Literal["auto"] | bool = "auto"
+    """Act on one half of the environments while workers step the other; auto: where measured times say that it gains over 15%."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment itself."""
     env_wrappers: tuple[dict[str, Any], ...] = ()

@@ -30,6 +30,7 @@ MAY_CHANGE = (
     "reward_threshold",
     "early_stop_on_eval_threshold",
     "early_stop_on_train_threshold",
+    "env_workers",
     "env_step_timeout",
     "env_restarts",
     "checkpoint_minutes",

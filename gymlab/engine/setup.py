@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
     from lightning_fabric import Fabric
 
+    from gymlab.envs.pace import Pace
     from gymlab.envs.vector import VectorEnv
 
 MOST_EVALUATION_ENVS = 128
@@ -67,6 +68,7 @@ class Session:
             backend=self.environment.backend,
             render_mode=render_mode,
             restarts=self.restarts,
+            pace=self.environment.pace,
         )
 
     def close(self) -> None:
@@ -83,6 +85,7 @@ def evaluation_environment(
     backend: str | None = None,
     render_mode: str | None = None,
     restarts: Restarts | None = None,
+    pace: Pace | None = None,
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
     caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
@@ -97,7 +100,8 @@ def evaluation_environment(
             capped, 1, seeds, purpose=purpose, backend=single, render_mode=render_mode, restarts=restarts
         )
     width = 1 if apart else MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
-    return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend, restarts=restarts)
+    count = min(episodes, width)
+    return make_vector(capped, count, seeds, purpose=purpose, backend=backend, restarts=restarts, pace=pace)
 
 
 def make_fabric(config: Config) -> Fabric:
@@ -174,10 +178,10 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
     fabric = make_fabric(config)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
-    restarts = Restarts(config.env_restarts)
+    counters, stop_signal = Counters(), StopSignal()
+    restarts = Restarts(config.env_restarts, lambda: stop_signal.requested)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
     set_threads(config, environment.observation_space)
-    counters, stop_signal = Counters(), StopSignal()
     workflow = bind_workflow(
         config,
         environment.observation_space,

@@ -236,7 +236,7 @@ def _plan(session: Session) -> str:
     parameters = sum(value for name, value in told.items() if name.count("/") == 1 and name.startswith("parameters/"))
     memory = sum(value for name, value in told.items() if name.endswith("_memory_bytes"))
     parts = [
-        f"{config.env_id} × {config.n_envs} ({session.environment.backend})",
+        f"{config.env_id} × {config.n_envs} ({session.environment.stepped_by})",
         f"{parameters:,} parameters",
         *(
             f"{name.replace('_', ' ')} {_short(told[name])}"

@@ -16,6 +16,7 @@ from gymlab.config.schema import Config
 from gymlab.envs.adapter import GymnasiumVector
 from gymlab.envs.families import Family, family_of
 from gymlab.envs.native import NATIVE
+from gymlab.envs.pace import SLOW_STEP_SECONDS, UNKNOWN, Pace, cores, measure_pace, worker_count
 from gymlab.envs.restarts import Restarts
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
@@ -30,9 +31,6 @@ from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
 logger = logging.getLogger(__name__)
 
 BACKENDS = ("auto", "native", "sync", "async")
-SLOW_STEP_SECONDS = 0.5e-3
-"""Environments slower than this pay for a process of their own."""
-MEASURE_SECONDS, MEASURE_STEPS = 0.3, 200
 
 
 @dataclass(frozen=True)
@@ -106,12 +104,13 @@ def make_vector(
     backend: str | None = None,
     render_mode: str | None = None,
     restarts: Restarts | None = None,
+    pace: Pace | None = None,
 ) -> VectorEnv:
     """`num_envs` environments behind the one step format; `backend` wins over the config's `vectorization_mode`.
 
     `auto` takes a native implementation where one fits, else measures a step of one environment: quick ones are stepped
-    in this process, slow ones in processes of their own. The choice is `VectorEnv.backend`, to be stored and reused.
-    Environments of one run share its `restarts`.
+    in this process, slow ones by workers. The choice is `VectorEnv.backend`, to be stored and reused.
+    Environments of one run share its `restarts`, and the `pace` that was measured first.
     """
     plan = blueprint(config, seeds, purpose, render_mode)
     mode = backend or config.vectorization_mode
@@ -128,20 +127,23 @@ def make_vector(
         native = _make_native(plan, num_envs, seeds)
         native.notice = plan.family.notice(plan.env_kwargs, config)
         return native
-    seconds = None
     if plan.family.one_a_process:
         mode = _apart(mode, num_envs, plan)
     if mode == "auto":
-        mode, seconds = _choose(plan, num_envs)
+        mode, pace = _choose(plan, num_envs, pace)
     restarts = restarts or Restarts(config.env_restarts)
     factories = [functools.partial(plan.make, index) for index in range(num_envs)]
     vector: VectorEnv
     if mode == "async":
         _refuse_shared_state(config)
-        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, timeout=config.env_step_timeout)
+        if pace is None and num_envs > 1 and "auto" in (config.env_workers, config.double_buffer):
+            pace = _pace(plan)
+        workers = _workers(plan, num_envs, pace or UNKNOWN)
+        timeout = config.env_step_timeout
+        vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, workers=workers, timeout=timeout)
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
-    vector.measured_step_seconds = seconds
+    vector.pace = pace
     vector.notice = plan.family.notice(plan.env_kwargs, config)
     return vector
 
@@ -192,6 +194,14 @@ def _apart(mode: str, num_envs: int, plan: Blueprint) -> str:
     return "async" if mode == "auto" else mode
 
 
+def _workers(plan: Blueprint, num_envs: int, pace: Pace) -> int:
+    """Processes of the async backend: what the config says, else what the pace of the environments asks for."""
+    if plan.family.one_a_process:
+        return num_envs
+    told = plan.config.env_workers
+    return worker_count(num_envs, pace, cores()) if told == "auto" else min(told, num_envs)
+
+
 def _refuse_shared_state(config: Config) -> None:
     sharing = _sharing_wrappers(config)
     if sharing:
@@ -204,37 +214,31 @@ def _sharing_wrappers(config: Config) -> list[str]:
     return [wrapper.__name__ for wrapper in wrapper_classes(config.env_wrappers) if needs_shared_state(wrapper)]
 
 
-def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
-    """Sync or async, and the time of a step that decided it."""
-    if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
+def _choose(plan: Blueprint, num_envs: int, pace: Pace | None) -> tuple[str, Pace | None]:
+    """Sync or async, and the pace of a step that decided it."""
+    if num_envs == 1 or _sharing_wrappers(plan.config):
         return "sync", None
-    answer = call_apart(functools.partial(measure_step_seconds, plan), START_TIMEOUT)
-    if isinstance(answer, Failed):
-        if answer.own_error is not None:
-            raise answer.own_error(answer.cause)
-        logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, answer.cause)
-        return "async", None
-    return ("async" if answer > SLOW_STEP_SECONDS else "sync"), answer
+    pace = pace or _pace(plan)
+    # One worker alone would do what this process can: a single core is shared by environments that wait.
+    apart = pace.seconds > SLOW_STEP_SECONDS and worker_count(num_envs, pace, cores()) > 1
+    return ("async" if apart else "sync"), pace
 
 
-def measure_step_seconds(plan: Blueprint) -> float:
-    """Time of one step with random actions, resets included, in an environment that is thrown away."""
+def measure_apart(plan: Blueprint, timeout: float) -> Pace | Failed:
+    """The pace of one environment, measured in a process of its own, whatever it does there."""
     trial = replace(plan, purpose="measure", render_mode=None, shared={})
-    env = trial.make(0)
-    env.action_space.seed(0)
-    env.reset()
-    # The first step may load fonts, open a renderer or compile: it is not counted.
-    _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-    start = time.perf_counter()
-    steps = 0
-    while steps < MEASURE_STEPS and time.perf_counter() - start < MEASURE_SECONDS:
-        if terminated or truncated:
-            env.reset()
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        steps += 1
-    seconds = (time.perf_counter() - start) / steps
-    env.close()
-    return seconds
+    answer: Pace | Failed = call_apart(functools.partial(measure_pace, functools.partial(trial.make, 0)), timeout)
+    return answer
+
+
+def _pace(plan: Blueprint) -> Pace:
+    answer = measure_apart(plan, START_TIMEOUT)
+    if isinstance(answer, Pace):
+        return answer
+    if answer.own_error is not None:
+        raise answer.own_error(answer.cause)
+    logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, answer.cause)
+    return UNKNOWN
 
 
 def step_rate(vector: VectorEnv, seconds: float = 1.0) -> float:
@@ -256,10 +260,6 @@ def _gamma(config: Config) -> float:
     """Discount of the algorithm, at the start of its schedule if it has one."""
     gamma = getattr(config, "gamma", 0.99)
     return float(getattr(gamma, "start", gamma))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _prepare_display(render_mode: str | None, env_id: str) -> None:

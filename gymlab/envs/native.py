@@ -13,7 +13,7 @@ import numpy as np
 
 from gymlab.envs.step import Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, Seeds, Slot, VectorEnv
-from gymlab.errors import ConfigError, NonFiniteError
+from gymlab.errors import ConfigError, EnvironmentFailure, NonFiniteError
 
 NATIVE: dict[str, type[NativeVector]] = {}
 """Native implementations by environment id."""
@@ -67,6 +67,7 @@ class NativeVector(VectorEnv):
         self._episode_indices = np.full(num_envs, -1, dtype=np.int64)
         self._limit = spec.max_episode_steps
         self._next_limit = 0
+        self._counts_from_0 = isinstance(action_space, gym.spaces.Discrete) and action_space.start >= 0
 
     @classmethod
     def obstacle(cls, env_kwargs: dict[str, Any]) -> str:
@@ -112,6 +113,9 @@ class NativeVector(VectorEnv):
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment."""
+        # Tables of actions would count negative ones from their end. Those have a byte of ones, which is found in 0.15 µs.
+        if self._counts_from_0 and 255 in actions.tobytes():
+            self._refuse_negative(actions)
         self._turn ^= 1
         slot = self._slots[self._turn]
         self._clock += 1
@@ -145,6 +149,10 @@ class NativeVector(VectorEnv):
             episodes,
             info,
         )
+
+    def _refuse_negative(self, actions: np.ndarray) -> None:
+        if np.min(actions) < 0:
+            raise EnvironmentFailure(f"{self.spec.id} takes actions of {self.action_space}, not {actions!r}.")
 
     def _finish(self, ended: np.ndarray, terminated: np.ndarray) -> list[Episode]:
         returns = self._returns[ended].tolist()

@@ -22,10 +22,14 @@ TRACEBACK_LINES = 20
 class Restarts:
     """Shared by all environments of a run: counts their failures and ends the run when there are too many."""
 
-    def __init__(self, limit: int = MOST_RESTARTS) -> None:
+    def __init__(self, limit: int = MOST_RESTARTS, stop_requested: Callable[[], bool] = lambda: False) -> None:
         self.limit = limit
+        self.stop_requested = stop_requested
+        """Whether the run was asked to stop: nobody waits long for a silent environment then."""
         self.count = 0
         """Environments restarted so far."""
+        self.episodes_lost = 0
+        """Open episodes of other environments that shared the process of one that took it along."""
         self.proved = False
         """Whether environments of this run have ever begun an episode: if not, one that cannot be made is set up wrongly."""
         self._in_a_row: Counter[str] = Counter()
@@ -54,6 +58,17 @@ class Restarts:
     def whole_episode(self, name: str) -> None:
         """Take note that an episode of the environment ended by itself."""
         self._in_a_row.pop(name, None)
+
+    def summary(self) -> str:
+        """What the report says; empty when nothing failed."""
+        if not self.count:
+            return ""
+        lost = (
+            f", and {self.episodes_lost} episodes of others in the same processes were cut off"
+            if self.episodes_lost
+            else ""
+        )
+        return f"Environments failed and were restarted {self.count} times{lost} (why is in run.log)."
 
     def _refusal(self, name: str, cause: str, in_a_row: int) -> str:
         told = f"{name} failed: {cause}\n"

@@ -70,3 +70,18 @@ class Step:
     def is_first(self) -> np.ndarray:
         """[N] bool; `observation` is an episode's first. With next-step autoreset that is so after the dead row."""
         return self.ended if self.valid is None else ~self.valid
+
+    def part(self, rows: slice) -> Step:
+        """What some of the environments did, without a copy."""
+        final, mask, valid = self.final_observation, self.action_mask, self.valid
+        return Step(
+            self.observation[rows],
+            self.reward[rows],
+            self.terminated[rows],
+            self.truncated[rows],
+            None if final is None else final[rows],
+            None if valid is None else valid[rows],
+            None if mask is None else mask[rows],
+            self.episodes,
+            {key: values[rows] for key, values in self.info.items()},
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Slot, VectorEnv
 from gymlab.errors import ConfigError, EnvironmentFailure
+
+logger = logging.getLogger(__name__)
 
 
 class SubEnvVector(VectorEnv):
@@ -131,3 +134,11 @@ def action_splitter(space: gym.Space) -> Callable[[np.ndarray], Sequence[Any]]:
     dtype = space.dtype
     # The copy lets an environment and the replay log keep the rows.
     return lambda actions: np.array(actions, dtype=dtype)  # type: ignore[return-value]
+
+
+def close_failed(env: SubEnv) -> None:
+    """Free what a failed environment holds, as far as it lets itself."""
+    try:
+        env.close()
+    except Exception as error:  # What failed before may fail at its end too, and nobody needs it any more.
+        logger.info("Closing a failed environment: %s", error)

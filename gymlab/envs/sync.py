@@ -11,7 +11,7 @@ import numpy as np
 from gymlab.envs.restarts import Restarts, construct, trace_of
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.subvector import SubEnvVector, action_splitter, names_of, replay
+from gymlab.envs.subvector import SubEnvVector, action_splitter, close_failed, names_of, replay
 from gymlab.envs.vector import EnvironmentSpec, Seeds
 from gymlab.errors import GymlabError
 
@@ -67,7 +67,7 @@ class SyncVector(SubEnvVector):
         failed = self.envs[index]
         self.envs[index] = construct(self._factories[index], self._names[index], self.restarts)
         self.envs[index].succeed(failed)
-        _close_failed(failed)
+        close_failed(failed)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment."""
@@ -162,10 +162,3 @@ class SyncVector(SubEnvVector):
         """Close every environment."""
         for env in self.envs:
             env.close()
-
-
-def _close_failed(env: SubEnv) -> None:
-    try:
-        env.close()
-    except Exception as error:  # What failed before may fail at its end too, and nobody needs it any more.
-        logger.info("Closing a failed environment: %s", error)

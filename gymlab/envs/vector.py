@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.pace import Pace
 from gymlab.envs.recording import Film, recorder
 from gymlab.envs.step import Step
 from gymlab.errors import EnvironmentFailure, NonFiniteError
@@ -49,6 +50,8 @@ class VectorEnv(ABC):
 
     backend: str = ""
     """How the environments are stepped: native, sync or async."""
+    halves: tuple[slice, ...] = ()
+    """The two halves of the environments, where `step_async` and `step_wait` step each by itself; else empty."""
 
     def __init__(
         self,
@@ -70,8 +73,8 @@ class VectorEnv(ABC):
         """[N, n_actions] bool for the newest observation; None when the environment gives none."""
         self.episode_counts = np.zeros(num_envs, dtype=np.int64)
         """Episodes finished in each environment."""
-        self.measured_step_seconds: float | None = None
-        """Time of one step of one environment, where the automatic choice of a backend measured it."""
+        self.pace: Pace | None = None
+        """What one step of one environment takes, where an automatic choice measured it."""
         self.notice = ""
         """What is to be said about the environments before training, such as their protocol."""
         self.resumable = True
@@ -123,6 +126,11 @@ class VectorEnv(ABC):
         """Whether observations are images."""
         return is_image_space(self.observation_space)
 
+    @property
+    def stepped_by(self) -> str:
+        """The backend in words."""
+        return self.backend
+
     def recorder(self, film: Film) -> AbstractContextManager[None]:
         """Film environment 0 while it is stepped; it must have been made with rendering.
 
@@ -168,13 +176,17 @@ def observation_layout(space: gym.Space) -> tuple[tuple[int, ...], np.dtype]:
 
 
 class FiniteCheck:
-    """Finds NaN and Inf in what an environment returned: one `isfinite` an array, about 1 µs a step of 8 small envs."""
+    """Finds NaN and Inf in what environments returned: one `isfinite` an array, about 1 µs a step of 8 small envs.
 
-    def __init__(self, env_id: str, slot: Slot) -> None:
+    With `rows`, in steps that hold only these environments.
+    """
+
+    def __init__(self, env_id: str, slot: Slot, rows: slice = slice(None)) -> None:
         self._env_id = env_id
         self._floats = slot.observation.dtype.kind == "f"
-        self._reward = np.empty(slot.reward.shape, dtype=np.bool_)
-        self._observation = np.empty(slot.observation.shape, dtype=np.bool_)
+        self._reward = np.empty(slot.reward[rows].shape, dtype=np.bool_)
+        self._observation = np.empty(slot.observation[rows].shape, dtype=np.bool_)
+        self._first = rows.start or 0
 
     def __call__(self, step: Step, where: Callable[[int], tuple[int, int]]) -> None:
         """Raise NonFiniteError for the first bad row; `where` gives episode and step of an environment's transition."""
@@ -207,9 +219,10 @@ class FiniteCheck:
         where: Callable[[int], tuple[int, int]],
         step: Step | None = None,
     ) -> None:
-        index = int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+        row = int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+        index = self._first + row
         episode, number = where(index)
-        value = np.array2string(array[index], threshold=8, precision=4)
+        value = np.array2string(array[row], threshold=8, precision=4)
         raise NonFiniteError(
             f"{self._env_id} returned a {field} that is not finite: {value} in environment {index}, "
             f"episode {episode}, step {number}. Look at the environment's reward and dynamics "

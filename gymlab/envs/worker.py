@@ -1,80 +1,113 @@
-"""What runs in an environment's own process, and how the parent holds it."""
+"""What runs in a process with environments of its own, and how the parent holds it."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import mmap
 import multiprocessing
 import os
+import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.restarts import trace_of
 from gymlab.envs.step import Episode
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.subvector import replay
+from gymlab.envs.subvector import action_splitter, close_failed, replay
+from gymlab.envs.vector import Slot
 from gymlab.errors import GymlabError
 
 # Forked workers know what plugins registered in this process and see the arrays that it made.
 CONTEXT = multiprocessing.get_context("fork")
 CLOSE_TIMEOUT = 2.0
 """Seconds that a worker has to end by itself."""
-ALIVE_SECONDS = 0.2
-"""Seconds between the signs of life that a worker gives while it replays an episode."""
+NOBODY = -1
+"""In `SharedArrays.current`: the worker waits for a message."""
 
 
 class Stepped(NamedTuple):
-    """Answer to a step. Where it ended an episode, `Began` or `Failed` follows."""
+    """Answer to a step, whose rows are in the shared arrays. Where episodes ended, `Ready` follows."""
 
-    reward: float
-    info: dict[str, Any]
-    episode: Episode | None
+    infos: dict[int, dict[str, Any]]
+    """By environment, where it told anything."""
+    episodes: list[Episode]
+    failed: dict[int, str]
+    """Traceback by environment."""
 
 
-class Began(NamedTuple):
-    """A new episode has begun; its first observation is in the shared array."""
+class Ready(NamedTuple):
+    """Environments were made or have begun an episode, whose first observation is in the shared arrays."""
 
-    info: dict[str, Any]
+    infos: dict[int, dict[str, Any]]
+    failed: dict[int, str]
 
 
 class Restored(NamedTuple):
-    """A saved episode was replayed, or another begun where `complaint` says why it could not be."""
+    """Saved episodes were replayed, or others begun where `complaints` say why they could not be."""
 
-    info: dict[str, Any]
-    episode_index: int
-    episodes_finished: int
-    complaint: str
-
-
-class Alive(NamedTuple):
-    """A long replay goes on."""
+    infos: dict[int, dict[str, Any]]
+    episode_indices: dict[int, int]
+    complaints: list[str]
+    failed: dict[int, str]
 
 
 class Failed(NamedTuple):
-    """The environment cannot go on: the traceback, or what is known of the end of its process."""
+    """A worker cannot go on: the traceback, or what is known of the end of its process."""
 
     cause: str
     own_error: type[GymlabError] | None = None
     """Class in `gymlab.errors`, where the error is one of ours and ends the run."""
 
 
+QUIET = ForkingPickler.dumps(Stepped({}, [], {}))
+"""The most frequent answer, ready to be sent: nothing happened that the arrays do not tell."""
+
+
 @dataclass(frozen=True)
 class SharedArrays:
-    """Arrays that the workers write and the parent reads."""
+    """Arrays that the workers and the parent see alike."""
 
-    observations: tuple[np.ndarray, np.ndarray]
-    """[N, ...] of each turn: the newest are not overwritten by the next step."""
-    final_observations: tuple[np.ndarray, np.ndarray]
-    """[N, ...] of each turn; a row holds where an episode ended."""
+    slots: tuple[Slot, Slot]
+    """Rows of each turn: the newest are not overwritten by the next step. A final observation holds where an episode ended."""
+    action_space: gym.Space
+    actions: np.ndarray
+    """[N, ...] what to do in the next step."""
     progress: np.ndarray
-    """[N, 3] own return, shaped return and length of the open episodes: known even when the process is gone."""
+    """[2, N, 3] own return, shaped return and length of the open episodes after each turn: known even when the process is gone."""
+    current: np.ndarray
+    """[W] environment that each worker is busy with, or NOBODY."""
+    since: np.ndarray
+    """[W] when it began with that, on the monotonic clock of the machine."""
+
+    @classmethod
+    def make(cls, slots: tuple[Slot, Slot], action_space: gym.Space, workers: int) -> SharedArrays:
+        """Move the slots into shared memory, and put the other arrays beside them."""
+        for slot in slots:
+            for name in Slot.__slots__:
+                array = getattr(slot, name)
+                setattr(slot, name, shared_zeros(array.shape, array.dtype))
+        num_envs = len(slots[0].reward)
+        shape = (num_envs, *(action_space.shape or ()))
+        current = shared_zeros((workers,), np.int64)
+        current.fill(NOBODY)
+        return cls(
+            slots,
+            action_space,
+            shared_zeros(shape, action_space.dtype),
+            shared_zeros((2, num_envs, 3), np.float64),
+            current,
+            shared_zeros((workers,), np.float64),
+        )
 
 
 def shared_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -82,6 +115,14 @@ def shared_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     count = int(np.prod(shape))
     memory = mmap.mmap(-1, max(1, count * np.dtype(dtype).itemsize))
     return np.frombuffer(memory, dtype=dtype, count=count).reshape(shape)
+
+
+def blocks_of(num_envs: int, workers: int) -> list[range]:
+    """Environments by worker, in order and as evenly as can be; with even numbers of both, no worker is in two halves."""
+    parts = 2 if num_envs % 2 == 0 and workers % 2 == 0 else 1
+    length, extra = divmod(num_envs // parts, workers // parts)
+    ends = np.cumsum([0, *([length + 1] * extra + [length] * (workers // parts - extra)) * parts]).tolist()
+    return [range(start, stop) for start, stop in itertools.pairwise(ends)]
 
 
 class Worker:
@@ -92,6 +133,12 @@ class Worker:
         self.process = CONTEXT.Process(target=_main, args=(work, other_end, self.pipe), daemon=True)
         self.process.start()
         other_end.close()
+        self._poller = select.poll()
+        self._poller.register(self.pipe.fileno(), select.POLLIN)
+
+    def has_answered(self, seconds: float) -> bool:
+        """Wait for an answer, or for the end of the process."""
+        return bool(self._poller.poll(max(0.0, seconds) * 1000))
 
     def receive(self) -> Any:
         """The next answer; `Failed` when the process has ended."""
@@ -104,8 +151,12 @@ class Worker:
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Ask something; that nobody is there to hear it is found when the answer is waited for."""
+        self.send_bytes(ForkingPickler.dumps(message))
+
+    def send_bytes(self, message: Any) -> None:
+        """The same with a message made ready before."""
         try:
-            self.pipe.send(message)
+            self.pipe.send_bytes(message)
         except OSError:
             return
 
@@ -135,15 +186,17 @@ def _exit_text(code: int | None) -> str:
 def call_apart(function: Callable[[], Any], timeout: float) -> Any:
     """The value of a function called in a process of its own; `Failed` when that raises, dies or takes too long."""
     worker = Worker(lambda pipe: pipe.send(function()))
-    answer = worker.receive() if worker.pipe.poll(timeout) else Failed(f"it did not answer within {timeout:g} s.")
+    answer = worker.receive() if worker.has_answered(timeout) else Failed(f"it did not answer within {timeout:g} s.")
     worker.kill()
     return answer
 
 
-def serve(index: int, factory: Callable[[], SubEnv], arrays: SharedArrays, pipe: Connection) -> None:
-    """Make an environment, then do with it what the parent asks for until that closes the pipe."""
-    desk = _Desk(factory(), index, arrays, pipe)
-    pipe.send(Began({}))
+def serve(
+    number: int, block: range, factories: Sequence[Callable[[], SubEnv]], arrays: SharedArrays, pipe: Connection
+) -> None:
+    """Make the environments of a block, then do with them what the parent asks for until that closes the pipe."""
+    desk = _Desk(number, block, factories, arrays, pipe)
+    desk.make()
     desk.serve()
 
 
@@ -158,12 +211,16 @@ def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Conn
     parent_end.close()
     try:
         work(pipe)
-    except EOFError:
-        return  # The parent has gone.
     except GymlabError as error:
-        pipe.send(Failed(str(error), _own_class(error)))
+        _tell(pipe, Failed(str(error), _own_class(error)))
     except Exception as error:  # An environment may raise anything.
-        pipe.send(Failed(trace_of(error)))
+        _tell(pipe, Failed(trace_of(error)))
+
+
+def _tell(pipe: Connection, failed: Failed) -> None:
+    # A parent that was killed in the middle of a step needs no answer, and its terminal no traceback.
+    with contextlib.suppress(ConnectionError):
+        pipe.send(failed)
 
 
 def _own_class(error: GymlabError) -> type[GymlabError]:
@@ -171,65 +228,148 @@ def _own_class(error: GymlabError) -> type[GymlabError]:
 
 
 class _Desk:
-    """Answers the parent's messages with one environment."""
+    """Answers the parent's messages with the environments of one block, one after the other."""
 
-    def __init__(self, env: SubEnv, index: int, arrays: SharedArrays, pipe: Connection) -> None:
-        self._env = env
+    def __init__(
+        self,
+        number: int,
+        block: range,
+        factories: Sequence[Callable[[], SubEnv]],
+        arrays: SharedArrays,
+        pipe: Connection,
+    ) -> None:
+        self._block = block
+        self._to_rows = action_splitter(arrays.action_space)
+        self._factories = factories
         self._pipe = pipe
-        # Slices of one row stay views when an observation is a single number.
-        self._observations = [array[index : index + 1] for array in arrays.observations]
-        self._final_observations = [array[index : index + 1] for array in arrays.final_observations]
-        self._progress = arrays.progress[index]
-        self._heard_of = time.monotonic()
+        self._slots = arrays.slots
+        self._actions = arrays.actions[block.start : block.stop]
+        self._progress = arrays.progress
+        # Slices of one row: they stay views.
+        self._current = arrays.current[number : number + 1]
+        self._since = arrays.since[number : number + 1]
+        self._envs: dict[int, SubEnv] = {}
+
+    def make(self) -> None:
+        """Construct all of them."""
+        self._pipe.send(Ready({}, self._each(self._block, self._construct)))
 
     def serve(self) -> None:
-        while True:
-            command, *arguments = self._pipe.recv()
-            if command == "close":
-                self._env.close()
-                return
-            getattr(self, f"_{command}")(*arguments)
+        """Answer until the parent closes, or is gone: what environments have started must not outlive it."""
+        try:
+            while (message := self._next())[0] != "close":
+                getattr(self, f"_{message[0]}")(*message[1:])
+        except BrokenPipeError:
+            parent = multiprocessing.parent_process()
+            if parent is None or parent.is_alive():
+                raise
+        for env in self._envs.values():
+            env.close()
 
-    def _step(self, turn: int, action: Any) -> None:
-        env = self._env
-        observation, reward, terminated, truncated, info = env.step(action)
-        self._note_progress()
-        if terminated or truncated:
-            self._final_observations[turn][0] = observation
-            self._pipe.send(Stepped(float(reward), info, env.finish(terminated, info)))
-            self._reset(turn)
+    def _next(self) -> tuple[Any, ...]:
+        try:
+            message: tuple[Any, ...] = self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return ("close",)
+        return message
+
+    def _each(self, indices: Iterable[int], work: Callable[[int], None]) -> dict[int, str]:
+        """Work on environments one after the other; the tracebacks of those that failed."""
+        failed = {}
+        for index in indices:
+            self._current[0] = index
+            self._alive()
+            try:
+                work(index)
+            except GymlabError:
+                raise
+            except Exception as error:  # An environment may raise anything.
+                failed[index] = trace_of(error)
+        self._current[0] = NOBODY
+        return failed
+
+    def _alive(self) -> None:
+        self._since[0] = time.monotonic()
+
+    def _construct(self, index: int) -> None:
+        self._envs[index] = self._factories[index]()
+
+    def _step(self, turn: int) -> None:
+        answer = Stepped({}, [], {})
+        rows = self._to_rows(self._actions)
+        first = self._block.start
+        failed = self._each(self._block, lambda index: self._step_one(turn, index, rows[index - first], answer))
+        if failed or answer.infos or answer.episodes:
+            self._pipe.send(answer._replace(failed=failed))
         else:
-            self._observations[turn][0] = observation
-            self._pipe.send(Stepped(float(reward), info, None))
+            self._pipe.send_bytes(QUIET)
+        if answer.episodes:
+            # The rows are told before: if a reset takes the process with it, the episodes that ended stay whole.
+            self._reset(turn, [episode.env_index for episode in answer.episodes])
 
-    def _note_progress(self) -> None:
-        env = self._env
-        self._progress[:] = env.env_return, env.shaped_return, env.length
+    def _step_one(self, turn: int, index: int, action: Any, answer: Stepped) -> None:
+        env, slot = self._envs[index], self._slots[turn]
+        observation, slot.reward[index], terminated, truncated, info = env.step(action)
+        slot.terminated[index] = terminated
+        slot.truncated[index] = truncated and not terminated
+        ended = terminated or truncated
+        (slot.final_observation if ended else slot.observation)[index] = observation
+        self._note_progress(turn, index)
+        if info:
+            answer.infos[index] = info
+        if ended:
+            answer.episodes.append(env.finish(terminated, info))
 
-    def _reset(self, turn: int) -> None:
-        self._observations[turn][0], info = self._env.reset()
-        self._note_progress()
-        self._pipe.send(Began(info))
+    def _note_progress(self, turn: int, index: int) -> None:
+        env = self._envs[index]
+        self._progress[turn, index] = env.env_return, env.shaped_return, env.length
 
-    def _number_from(self, *numbering: Any) -> None:
-        self._env.number_from(*numbering)
+    def _reset(self, turn: int, indices: Iterable[int]) -> None:
+        infos = {}
 
-    def _restore(self, turn: int, state: dict[str, Any], expected: np.ndarray) -> None:
-        env = self._env
-        observation, info, complaint = replay(env, state, expected, self._sign_of_life)
-        env.restore_wrappers(state)
-        self._observations[turn][0] = observation
-        self._note_progress()
-        self._pipe.send(Restored(info, env.episode_index, env.episodes_finished, complaint))
+        def begin(index: int) -> None:
+            self._slots[turn].observation[index], infos[index] = self._envs[index].reset()
+            self._note_progress(turn, index)
 
-    def _sign_of_life(self) -> None:
-        if time.monotonic() - self._heard_of >= ALIVE_SECONDS:
-            self._heard_of = time.monotonic()
-            self._pipe.send(Alive())
+        failed = self._each(indices, begin)
+        self._pipe.send(Ready(infos, failed))
+
+    def _number_from(self, numberings: dict[int, tuple[Any, ...]]) -> None:
+        for index, numbering in numberings.items():
+            self._envs[index].number_from(*numbering)
+
+    def _replace(self, index: int) -> None:
+        failed = self._envs.get(index)
+
+        def make(index: int) -> None:
+            # Closed before its successor is made: there are environments of which a process can hold but one.
+            if failed is not None:
+                close_failed(failed)
+            self._construct(index)
+            if failed is not None:
+                self._envs[index].succeed(failed)
+
+        self._pipe.send(Ready({}, self._each([index], make)))
+
+    def _restore(self, turn: int, states: dict[int, dict[str, Any]], expected: dict[int, np.ndarray]) -> None:
+        infos, complaints = {}, []
+
+        def restore(index: int) -> None:
+            env, state = self._envs[index], states[index]
+            observation, infos[index], complaint = replay(env, state, expected[index], self._alive)
+            env.restore_wrappers(state)
+            self._slots[turn].observation[index] = observation
+            self._note_progress(turn, index)
+            if complaint:
+                complaints.append(complaint)
+
+        failed = self._each(self._block, restore)
+        numbers = {index: env.episode_index for index, env in self._envs.items()}
+        self._pipe.send(Restored(infos, numbers, complaints, failed))
 
     def _save(self) -> None:
-        self._pipe.send(self._env.get_state())
+        self._pipe.send({index: env.get_state() for index, env in self._envs.items()})
 
-    def _render(self) -> None:
-        frame: Any = self._env.render()
+    def _render(self, index: int) -> None:
+        frame: Any = self._envs[index].render()
         self._pipe.send(None if frame is None else np.asarray(frame))

@@ -173,6 +173,7 @@ class PPO(Workflow):
             reward_normalizer=(
                 RewardNormalizer(self.hyperparameters.gamma, environment.num_envs) if config.normalize_reward else None
             ),
+            double_buffer=config.double_buffer,
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
@@ -366,6 +367,7 @@ class PPO(Workflow):
             "update_backend": self.update_backend,
         }
         if self.context.train_environment is not None:
+            numbers |= {"double_buffer": "on"} if self.collector.halves else {}
             memory = self.collector.storage.nbytes
             numbers["rollout_memory_bytes"] = memory
             if config.replay_ratio:

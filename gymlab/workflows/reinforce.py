@@ -182,6 +182,7 @@ class Reinforce(Workflow):
             self.generators["collect"],
             steps=config.n_steps,
             reward_normalizer=RewardNormalizer(hp.gamma, environment.num_envs) if config.normalize_reward else None,
+            double_buffer=config.double_buffer,
             stop_requested=context.stop_requested,
         )
         self.gatherer = Gatherer()
@@ -343,6 +344,8 @@ class Reinforce(Workflow):
             "updates_per_rollout": minibatches * config.n_epochs,
         }
         if self.context.train_environment is not None:
+            if self.collector.halves and config.unfinished != "finish":
+                numbers["double_buffer"] = "on"
             numbers["rollout_memory_bytes"] = self.collector.storage.nbytes
         return numbers
 

@@ -10,6 +10,8 @@ from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.config.schema import Config
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import make_vector
+from gymlab.envs.pace import Pace
+from gymlab.errors import ConfigError
 
 
 def collector_for(environment, *, steps, collects_values=False, normalize="off", **options):
@@ -147,3 +149,120 @@ def test_finish_gives_up_what_has_no_end_within_the_limit():
 def test_rows_written_before_the_storage_grew_stay():
     rollout, _ = collector_for(clocked(1, length=9), steps=2).collect(2, finish=True)
     np.testing.assert_allclose(rollout.observations[:, 0, 0], np.arange(9) / 9, rtol=1e-6)
+
+
+def workers(env_id="CartPole-v1", count=4, **fields):
+    config = Config(env_id=env_id, algo_id="ppo", env_workers=2, double_buffer=False, **fields)
+    return make_vector(config, count, SeedTree(0), backend="async")
+
+
+def rollouts(environment, **options):
+    """Copies of two rollouts and their episodes."""
+    with environment:
+        collector = collector_for(environment, steps=20, **options)
+        collected = []
+        for length in (20, 7):
+            # The next collection writes over the rows.
+            rollout, episodes = collector.collect(length)
+            collected.append((rollout.copy(), episodes))
+        return collected
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Taxi-v4"])
+def test_halves_by_turns_write_the_rollout_of_all_at_once(env_id):
+    """Without rolling statistics an environment is given the same actions either way: masks, cuts and episodes too."""
+    fields = {"max_episode_steps": 6}
+    turns, at_once = (rollouts(workers(env_id, **fields), double_buffer=choice) for choice in (True, False))
+    for (rollout, episodes), (expected, expected_episodes) in zip(turns, at_once, strict=True):
+        for name, array in expected.arrays():
+            np.testing.assert_allclose(getattr(rollout, name), array, rtol=1e-6, err_msg=name)
+        assert episodes == expected_episodes
+    assert at_once[0][1]
+    assert at_once[0][0].truncated.any()
+
+
+def test_halves_by_turns_repeat_themselves_with_rolling_statistics():
+    first, second = (rollouts(workers(max_episode_steps=6), double_buffer=True, normalize="rolling") for _ in range(2))
+    for (rollout, _), (expected, _) in zip(first, second, strict=True):
+        for name, array in expected.arrays():
+            np.testing.assert_array_equal(getattr(rollout, name), array, err_msg=name)
+
+
+WAITS_AS_LONG = Pace(0.010, 0.0)
+"""Of environments that wait for about as long as `slow_policy` takes for all."""
+
+
+def slow_policy(collector_class, monkeypatch):
+    """A policy that takes 10 ms for four environments and 5 ms for two."""
+    monkeypatch.setattr(collector_class, "policy_seconds", lambda self, *counts: [0.0025 * n for n in counts])
+
+
+@pytest.mark.parametrize(
+    ("pace", "choice", "halves"),
+    [
+        (WAITS_AS_LONG, "auto", 2),
+        (Pace(0.2, 0.0), "auto", 0),
+        (None, "auto", 0),
+        (None, True, 2),
+        (WAITS_AS_LONG, False, 0),
+    ],
+)
+def test_halves_are_taken_where_they_pay_or_are_asked_for(pace, choice, halves, monkeypatch):
+    slow_policy(RolloutCollector, monkeypatch)
+    with workers() as environment:
+        environment.pace = pace
+        assert len(collector_for(environment, steps=2, double_buffer=choice).halves) == halves
+
+
+def test_a_policy_is_timed_without_a_trace():
+    with workers() as environment:
+        environment.pace = WAITS_AS_LONG
+        timed, other = (collector_for(environment, steps=2, double_buffer=choice) for choice in ("auto", False))
+        # The small network takes as long for two as for four.
+        assert timed.halves == ()
+        assert 0 < timed.policy_seconds(4)[0] < 0.1
+        assert timed.generator.bit_generator.state == other.generator.bit_generator.state
+
+
+@pytest.mark.parametrize(("choice", "halves"), [("auto", 2), (False, 0)])
+def test_a_run_goes_on_by_turns_if_it_began_so(choice, halves):
+    with workers() as environment:
+        state = collector_for(environment, steps=2, double_buffer=True).get_state()
+        resumed = collector_for(environment, steps=2, double_buffer=choice)
+        assert resumed.halves == ()
+        resumed.set_state(state)
+        assert len(resumed.halves) == halves
+
+
+def test_halves_that_do_not_exist_are_refused():
+    with pytest.raises(ConfigError, match=r"double_buffer: true needs environments in workers.*env_workers"):
+        collector_for(clocked(4, length=2), steps=2, double_buffer=True)
+
+
+def test_whole_episodes_are_collected_from_all_at_once():
+    with workers() as environment:
+        collector = collector_for(environment, steps=10)
+        rollout, episodes = collector.collect(10, finish=True)
+        assert rollout.valid.sum() == sum(episode.length for episode in episodes)
+
+
+def test_a_stop_between_two_rows_is_one_for_both_halves():
+    """After 5 rows the rollout is saved and goes on in another collector and another set of workers."""
+    whole = rollouts(workers(max_episode_steps=6), double_buffer=True, normalize="rolling")[0]
+    with workers(max_episode_steps=6) as environment:
+        looks = iter([False] * 5 + [True])
+        stopped = collector_for(
+            environment, steps=20, double_buffer=True, normalize="rolling", stop_requested=lambda: next(looks)
+        )
+        assert stopped.collect(20) is None
+        saved, state = environment.get_state(), stopped.get_state()
+    assert state["open"]["t"] == 5
+    with workers(max_episode_steps=6) as environment:
+        environment.set_state(saved)
+        resumed = collector_for(environment, steps=20, double_buffer=True, normalize="rolling")
+        resumed.encoder.load_state_dict(stopped.encoder.state_dict())
+        resumed.set_state(state)
+        rollout, episodes = resumed.collect(20)
+        for name, array in whole[0].arrays():
+            np.testing.assert_array_equal(getattr(rollout, name), array, err_msg=name)
+        assert episodes == whole[1]

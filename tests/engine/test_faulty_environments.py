@@ -74,16 +74,20 @@ def environments():
 @pytest.mark.learns
 @pytest.mark.parametrize("env_id", ["CrashingCartPole-v0", "FreezingCartPole-v0"])
 def test_a_crashing_and_a_freezing_cartpole_are_learned(tmp_path, env_id):
-    timeout = {"env_step_timeout": 1.0} if env_id == "FreezingCartPole-v0" else {}
-    run = gymlab.train(env_id, runs_dir=tmp_path, **SETTINGS, **timeout)
+    """Four environments share each of two workers; the crashing ones are stepped in halves by turns."""
+    freezing = env_id == "FreezingCartPole-v0"
+    fields = {"env_step_timeout": 1.0} if freezing else {"double_buffer": True}
+    run = gymlab.train(env_id, runs_dir=tmp_path, **SETTINGS, env_workers=2, **fields)
     assert run.result["mean"] >= 475
     assert run.result["n"] == 16
     log = (run.dir / "run.log").read_text()
     restarts = log.count("failed and is restarted")
     assert restarts >= 3
     assert f"{env_id}: train environment" in log
-    assert f"restarted {restarts} times" in (run.dir / "report.md").read_text()
-    if env_id == "CrashingCartPole-v0":
+    lost = log.count("shared its process and lose their episodes")
+    report = (run.dir / "report.md").read_text()
+    assert f"restarted {restarts} times, and {3 * lost} episodes of others in the same processes were cut off" in report
+    if not freezing:
         assert log.count("Traceback") == 1
         assert "its process ended with exit code 3" in log
     else:

@@ -20,6 +20,16 @@ KINDS = {
     "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
     "replayed": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "sync"}),
     "workers": ("Acrobot-v1:ppo", {"n_envs": 2, "vectorization_mode": "async"}),
+    "workers in halves": (
+        "Acrobot-v1:ppo",
+        {
+            "n_envs": 4,
+            "env_workers": 2,
+            "double_buffer": True,
+            "vectorization_mode": "async",
+            "normalize_obs": "rolling",
+        },
+    ),
     "frames": (
         "CartPole-v1:ppo_pixels",
         {

@@ -140,6 +140,18 @@ def test_an_evaluation_that_is_cut_short_is_played_again(tmp_path, monkeypatch, 
     [
         ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
         ("CartPole-v1:ppo", {"vectorization_mode": "sync", "max_episode_steps": 9}),
+        (
+            "CartPole-v1:ppo",
+            {
+                "vectorization_mode": "async",
+                "env_workers": 2,
+                "double_buffer": True,
+                "n_envs": 4,
+                "max_episode_steps": 9,
+                "normalize_obs": "rolling",
+                "normalize_reward": True,
+            },
+        ),
         ("CartPole-v1:reinforce", {}),
         ("CartPole-v1:reinforce", {"unfinished": "bootstrap"}),
         ("Taxi-v4:ppo", {"hidden_dims": [8]}),

@@ -7,6 +7,7 @@ from counting_env import Counting
 
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import build, make_env, make_vector, step_rate
+from gymlab.envs.pace import Pace
 from gymlab.errors import ConfigError, EnvironmentFailure
 
 
@@ -26,9 +27,9 @@ def slow():
 
 
 def backend_of(config, count=2, cores=2, monkeypatch=None, **kwargs):
-    monkeypatch.setattr(build, "_cores", lambda: cores)
+    monkeypatch.setattr(build, "cores", lambda: cores)
     with make_vector(config, count, SeedTree(0), **kwargs) as vector:
-        return vector.backend, vector.measured_step_seconds
+        return vector.backend, vector.pace
 
 
 def test_auto_takes_native_where_there_is_one(config, monkeypatch):
@@ -36,20 +37,25 @@ def test_auto_takes_native_where_there_is_one(config, monkeypatch):
 
 
 def test_auto_steps_quick_environments_in_this_process(config, monkeypatch):
-    backend, seconds = backend_of(config("Counting-v0"), monkeypatch=monkeypatch)
+    backend, pace = backend_of(config("Counting-v0"), monkeypatch=monkeypatch)
     assert backend == "sync"
-    assert 0 < seconds < 0.5e-3
+    assert 0 < pace.seconds < 0.5e-3
 
 
 def test_auto_gives_slow_environments_processes_of_their_own(config, slow, monkeypatch):
-    backend, seconds = backend_of(config(slow), monkeypatch=monkeypatch)
+    backend, pace = backend_of(config(slow), monkeypatch=monkeypatch)
     assert backend == "async"
-    assert seconds >= 0.002
+    assert pace.seconds >= 0.002
 
 
-@pytest.mark.parametrize(("count", "cores"), [(1, 2), (2, 1)])
-def test_auto_stays_in_this_process_when_there_is_nothing_to_share(config, slow, count, cores, monkeypatch):
-    assert backend_of(config(slow), count, cores, monkeypatch=monkeypatch) == ("sync", None)
+def test_auto_stays_in_this_process_with_one_environment(config, slow, monkeypatch):
+    assert backend_of(config(slow), count=1, monkeypatch=monkeypatch) == ("sync", None)
+
+
+@pytest.mark.parametrize(("computing", "backend"), [(1.0, "sync"), (0.1, "async")])
+def test_a_single_core_is_shared_by_environments_that_wait(config, slow, computing, backend, monkeypatch):
+    monkeypatch.setattr(build, "measure_apart", lambda plan, timeout: Pace(0.002, computing))
+    assert backend_of(config(slow), cores=1, monkeypatch=monkeypatch)[0] == backend
 
 
 def test_a_stored_choice_is_reused_without_measuring(config, slow, monkeypatch):
@@ -83,7 +89,7 @@ def test_native_where_it_cannot_be_says_why(config, fields, reason):
 
 
 def test_measuring_leaves_the_seeds_of_training_alone(config, slow, monkeypatch):
-    monkeypatch.setattr(build, "_cores", lambda: 2)
+    monkeypatch.setattr(build, "cores", lambda: 2)
     first = [
         make_vector(config("Blackjack-v1"), 2, SeedTree(0), backend=backend).reset().copy()
         for backend in ("auto", "sync")

@@ -10,7 +10,7 @@ from counting_env import expected_transitions
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs.native import NATIVE, NativeVector, register_native
 from gymlab.envs.vector import EnvironmentSpec
-from gymlab.errors import ConfigError
+from gymlab.errors import ConfigError, EnvironmentFailure
 
 LENGTHS = np.array([3, 1, 4, 2, 5])
 
@@ -106,3 +106,13 @@ def test_a_state_saved_before_the_first_reset_changes_nothing():
 def test_registered_by_id():
     register_native("Counting-test")(CountingVector)
     assert NATIVE.pop("Counting-test") is CountingVector
+
+
+def test_negative_actions_do_not_count_from_the_end_and_large_ones_are_no_negative_ones():
+    vector = CountingVector(2)
+    vector.reset()
+    with pytest.raises(
+        EnvironmentFailure, match=r"Counting-v0 takes actions of Discrete\(3\), not array\(\[ 0, -1\]\)"
+    ):
+        vector.step(np.array([0, -1]))
+    vector.step(np.array([0, 255]))

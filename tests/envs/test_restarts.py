@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from failing_env import Failing
 
 from gymlab.engine.seeding import SeedTree
-from gymlab.envs import make_vector
+from gymlab.envs import make_vector, workers
+from gymlab.envs.pace import UNKNOWN
 from gymlab.envs.restarts import MOST_IN_A_ROW, Restarts
 from gymlab.errors import EnvironmentFailure, NonFiniteError
 
@@ -34,11 +36,20 @@ def failing(config, monkeypatch):
     opened = []
     monkeypatch.setattr(Failing, "constructions", 0)
 
-    def make(backend, how="raise", count=3, bad_seeds=(), bad_constructions=(), **fields):
+    def make(backend, how="raise", count=3, bad_seeds=(), bad_constructions=(), how_in_reset=None, **fields):
         monkeypatch.setattr(Failing, "how", how)
+        monkeypatch.setattr(Failing, "how_in_reset", how_in_reset)
         monkeypatch.setattr(Failing, "bad_seeds", frozenset(bad_seeds))
         monkeypatch.setattr(Failing, "bad_constructions", bad_constructions)
-        fields = {"env_step_timeout": 0.5 if how == "sleep" else 20.0, "env_kwargs": {"kinds": (0,)}, **fields}
+        timeout = 0.5 if how == "sleep" else 20.0
+        # One environment a process, unless a test says otherwise.
+        fields = {
+            "env_step_timeout": timeout,
+            "env_kwargs": {"kinds": (0,)},
+            "env_workers": count,
+            "double_buffer": False,
+            **fields,
+        }
         opened.append(make_vector(config("Failing-v0", **fields), count, SEEDS, backend=backend))
         return opened[-1]
 
@@ -92,6 +103,125 @@ def test_a_failure_in_a_step_cuts_the_episode_off_and_disturbs_nobody(failing, b
     assert vector.episode_counts[1] == len(mine)
     assert caplog.text.count(CAUSES[how]) == 1
     assert "Failing-v0: train environment 1 failed and is restarted (restart 1, at most 100)" in caplog.text
+
+
+def name_of(index):
+    return f"Failing-v0: train environment {index}"
+
+
+def test_an_environment_that_raises_is_replaced_inside_its_process(failing):
+    vector, calm = failing("async", env_workers=1), failing("sync")
+    vector.reset()
+    calm.reset()
+    (process,) = (worker.process.pid for worker in vector._workers)
+    rows, _ = played(vector, actions_with({6: 1}, 12))
+    expected, _ = played(calm, actions_with({}, 12))
+    assert (rows[0], rows[2]) == (expected[0], expected[2])
+    assert rows[1][6] == (0.0, 0.0, False, True, 202.0, None)
+    assert rows[1][7] == (1.0, 1.0, False, False, None, seed_of(1, 3))
+    assert [worker.process.pid for worker in vector._workers] == [process]
+
+
+@pytest.mark.parametrize("how", ["exit", "kill", "sleep"])
+def test_a_lost_process_costs_the_episodes_of_its_block_and_one_restart(failing, how, caplog):
+    vector, calm = failing("async", how, count=4, env_workers=2), failing("sync", count=4)
+    vector.reset()
+    calm.reset()
+    rows, episodes = played(vector, actions_with({6: 1}, 12, count=4))
+    expected, calm_episodes = played(calm, actions_with({}, 12, count=4))
+    assert rows[2:] == expected[2:]
+    assert [e for e in episodes if e.env_index > 1] == [e for e in calm_episodes if e.env_index > 1]
+    for index in (0, 1):
+        assert rows[index][:6] == expected[index][:6]
+        # Whether or not environment 0 had taken its step before: the sums are those of the rows that were told.
+        assert rows[index][6] == (0.0, 0.0, False, True, 202.0, None)
+        assert rows[index][7] == (1.0, 1.0, False, False, None, seed_of(index, 3))
+        mine = [tuple(episode) for episode in episodes if episode.env_index == index]
+        assert mine[2] == (index, 2, 3.0, 3.0, 2, False, None, True, None)
+        assert vector.episode_counts[index] == len(mine)
+    assert vector.restarts.count == 1
+    assert "restarted 1 times, and 1 episodes of others in the same processes were cut off" in vector.restarts.summary()
+    assert f"{name_of(1)} failed and is restarted" in caplog.text
+    assert CAUSES[how] in caplog.text
+    assert "Environments 0 to 1 shared its process and lose their episodes." in caplog.text
+
+
+def test_only_the_culprit_is_counted_in_a_row(failing):
+    vector = failing("async", "kill", env_workers=1)
+    vector.reset()
+    vector.step(np.array([0, 0, 2]))
+    vector.step(np.array([0, 2, 0]))
+    assert dict(vector.restarts._in_a_row) == {name_of(1): 1, name_of(2): 1}
+
+
+def test_a_process_lost_in_a_reset_has_told_its_rows_before(failing):
+    lengths = {"env_kwargs": {"kinds": (0,), "lengths": (3,)}}
+    bad = {seed_of(1, 1)}
+    vector = failing("async", count=2, bad_seeds=bad, how_in_reset="kill", env_workers=1, **lengths)
+    vector.reset()
+    # Environment 0 raises in the first step, so that it is in the middle of an episode when the other begins its next.
+    rows, episodes = played(vector, actions_with({0: 0}, 4, count=2))
+    assert rows[1][2] == (0.0, 3.0, True, False, 3.0, seed_of(1, 0))
+    assert rows[0][2] == (0.0, 2.0, False, True, 2.0, seed_of(0, 1))
+    assert [row[5] for row in (rows[0][3], rows[1][3])] == [seed_of(0, 2), seed_of(1, 2)]
+    assert [tuple(episode) for episode in episodes] == [
+        (0, 0, 0.0, 0.0, 0, False, None, True, None),
+        (0, 1, 3.0, 3.0, 2, False, None, True, None),
+        (1, 0, 6.0, 6.0, 3, True, None, False, None),
+    ]
+    assert vector.restarts.count == 2
+
+
+class Slow(Failing):
+    """Takes its time."""
+
+    def step(self, action):
+        time.sleep(0.4)
+        return super().step(action)
+
+
+def test_the_time_limit_is_that_of_one_environment(config):
+    gym.register("Slow-v0", entry_point=Slow)
+    with make_vector(
+        config("Slow-v0", env_workers=1, double_buffer=False, env_step_timeout=1.0), 3, SEEDS, backend="async"
+    ) as vector:
+        vector.reset()
+        assert not vector.step(np.zeros(3, dtype=int)).truncated.any()
+        assert vector.restarts.count == 0
+    gym.registry.pop("Slow-v0")
+
+
+def test_a_silent_environment_does_not_hold_up_a_stop(failing, monkeypatch, caplog):
+    monkeypatch.setattr(workers, "STOP_PATIENCE", 0.5)
+    vector = failing("async", "sleep", count=4, env_workers=2, env_step_timeout=50.0)
+    vector.reset()
+    asked = time.monotonic() + 0.7
+    monkeypatch.setattr(vector.restarts, "stop_requested", lambda: time.monotonic() > asked)
+    step = vector.step(np.array([0, 2, 0, 0]))
+    assert time.monotonic() - asked < 10
+    assert step.truncated.tolist() == [True, True, False, False]
+    assert "it did not answer within 0.5 s, and the run was asked to stop." in caplog.text
+    # All of them are there to be saved.
+    assert set(vector.get_state()["environments"]) == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_a_failure_in_one_half_leaves_the_other_alone(failing, how):
+    vector, calm = failing("async", how, count=4, env_workers=2), failing("sync", count=4)
+    vector.reset()
+    calm.reset()
+    expected, _ = played(calm, actions_with({}, 8, count=4))
+    seen = []
+    for number in range(8):
+        vector.step_async(np.array([0, 2 if number == 6 else 0]), 0)
+        if number:
+            seen.append(vector.step_wait(1))
+        vector.step_async(np.zeros(2, dtype=int), 1)
+        step = vector.step_wait(0)
+        assert step.truncated.tolist() == [number == 6 and how == "kill", number == 6]
+    seen.append(vector.step_wait(1))
+    assert [step.info["seed"][0] for step in seen] == [row[5] for row in expected[2]]
+    assert vector.restarts.count == 1
 
 
 def test_a_worker_killed_between_steps_is_replaced_in_the_next(failing):
@@ -246,18 +376,22 @@ def test_an_environment_that_cannot_be_made_fails_at_once(failing, backend, numb
         failing(backend, bad_constructions=(number,))
 
 
-@pytest.mark.parametrize("backend", ["sync", "async"])
-def test_later_a_failed_construction_is_one_more_failure(failing, backend, monkeypatch):
-    vector = failing(backend)
+@pytest.mark.parametrize(("backend", "number"), [("sync", 4), ("async", 3)])
+def test_later_a_failed_construction_is_one_more_failure(failing, backend, number):
+    # In a worker the successor is the third: after the example in the parent and its predecessor.
+    vector = failing(backend, bad_constructions=(number,))
     vector.reset()
-    # The successors of the workers are forked from this process, whose counter stands at 1 with workers, at 3 without.
-    monkeypatch.setattr(Failing, "bad_constructions", (2,) if backend == "async" else (4,))
-    if backend == "sync":
+    vector.step(np.array([0, 2, 0]))
+    assert vector.restarts.count == 2
+
+
+def test_a_process_whose_environments_cannot_be_made_any_more_ends_the_run(failing, monkeypatch):
+    vector = failing("async", "kill")
+    vector.reset()
+    # Each new process is forked from this one, whose counter stands at 1, and tries again by itself.
+    monkeypatch.setattr(Failing, "bad_constructions", range(2, 20))
+    with pytest.raises(EnvironmentFailure, match=r"(?s)no licence.*5 times in a row"):
         vector.step(np.array([0, 2, 0]))
-        assert vector.restarts.count == 2
-    else:
-        with pytest.raises(EnvironmentFailure, match=r"(?s)no licence.*5 times in a row"):
-            vector.step(np.array([0, 2, 0]))
 
 
 @pytest.mark.parametrize("backend", ["sync", "async"])
@@ -279,7 +413,7 @@ class Refusing(Failing):
 @pytest.mark.parametrize("backend", ["sync", "async"])
 def test_errors_of_ours_end_the_run(config, backend):
     gym.register("Refusing-v0", entry_point=Refusing)
-    with make_vector(config("Refusing-v0"), 2, SEEDS, backend=backend) as vector:
+    with make_vector(config("Refusing-v0"), 2, SEEDS, backend=backend, pace=UNKNOWN) as vector:
         vector.reset()
         with pytest.raises(NonFiniteError, match="the pressure is NaN"):
             vector.step(np.zeros(2, dtype=int))

@@ -37,9 +37,7 @@ class Report(Callback):
             result=result,
         )
         if loop.session.restarts.count:
-            loop.monitor.notice(
-                f"Environments failed and were restarted {loop.session.restarts.count} times (why is in run.log)."
-            )
+            loop.monitor.notice(loop.session.restarts.summary())
         loop.monitor.flush()
         rows = read_metrics(self.run.dir / "metrics.csv")
         curve = learning_curve(
@@ -94,7 +92,7 @@ class Report(Callback):
             run_id=self.run.id,
             run_directory=str(self.run.dir),
             algorithm=loop.config.algo_id,
-            environment=f"{loop.config.env_id}, {loop.config.n_envs} × {loop.session.environment.backend}",
+            environment=f"{loop.config.env_id}, {loop.config.n_envs} × {loop.session.environment.stepped_by}",
             seed=loop.config.seed,
             status=str(loop.stop_reason),
             result=None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gymlab.config.schema import Config
-from gymlab.envs.build import Blueprint, blueprint, measure_step_seconds
+from gymlab.envs.build import Blueprint, blueprint, measure_apart
 from gymlab.envs.check import measure, rules, streams
 from gymlab.envs.check.findings import CHECKS, Finding, failed, skipped, warning
 from gymlab.envs.check.play import BrokenInterface, play
@@ -151,8 +151,8 @@ def _here(check: str, work: Callable[[], Finding]) -> Finding:
 
 
 def _speed(plan: Blueprint, seeds: Seeds) -> Finding:
-    seconds = call_apart(partial(measure_step_seconds, plan), TIMEOUT)
-    if isinstance(seconds, Failed):
-        return _did_not_get_through("speed", seconds.cause)
-    found = _here("speed", partial(measure.speed, plan, seeds, seconds))
+    pace = measure_apart(plan, TIMEOUT)
+    if isinstance(pace, Failed):
+        return _did_not_get_through("speed", pace.cause)
+    found = _here("speed", partial(measure.speed, plan, seeds, pace))
     return warning("speed", found.detail, found.advice) if found.state == "failed" else found

@@ -10,7 +10,9 @@ import numpy as np
 
 from gymlab.envs.build import Blueprint, make_vector, step_rate
 from gymlab.envs.check.findings import Finding, ok, warning
+from gymlab.envs.pace import ALL_THE_TIME, Pace
 from gymlab.envs.vector import Seeds
+from gymlab.envs.workers import AsyncVector
 from gymlab.errors import EnvironmentFailure
 
 RATE_SECONDS = 0.5
@@ -43,12 +45,14 @@ def frame(plan: Blueprint) -> Finding:
     return ok("frame", shown)
 
 
-def speed(plan: Blueprint, seeds: Seeds, seconds: float) -> Finding:
+def speed(plan: Blueprint, seeds: Seeds, pace: Pace) -> Finding:
     """One environment alone, and several as `vectorization_mode: auto` would step them."""
     count = min(plan.config.n_envs, MOST_ENVIRONMENTS)
-    with make_vector(plan.config, count, seeds, purpose=plan.purpose) as vector:
+    with make_vector(plan.config, count, seeds, purpose=plan.purpose, pace=pace) as vector:
         rate, backend = step_rate(vector, RATE_SECONDS), vector.backend
-    chosen = f"{count} {backend} {rate:,.0f} steps/s"
+        workers = vector.num_workers if isinstance(vector, AsyncVector) else 0
+    chosen = f"{count} {backend}{f' in {workers} workers' if workers else ''} {rate:,.0f} steps/s"
     if plan.config.vectorization_mode == "auto":
         chosen += " (chosen by auto)"
-    return ok("speed", f"one {1 / seconds:,.0f} steps/s; {chosen}")
+    waits = f", of which it waits {1 - pace.computing:.0%}" if pace.computing < ALL_THE_TIME else ""
+    return ok("speed", f"one {1 / pace.seconds:,.0f} steps/s{waits}; {chosen}")

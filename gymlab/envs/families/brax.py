@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -198,6 +199,11 @@ def import_brax(env_id: str) -> ModuleType:
     if find_spec("mujoco") is not None:
         # MuJoCo, which Brax imports, reads the choice of a GL backend once.
         prepare_gl(drawing=False)
+    if not logging.root.handlers:
+        # Otherwise Brax's first message installs a handler that prints every message of ours a second time.
+        logging.root.addHandler(logging.NullHandler())
+    # JAX warns of every fork; what ours do (a video's ffmpeg, git) is to become another program at once.
+    warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
     with _quiet():
         return require("brax.envs", env_id, "brax")
 

@@ -70,9 +70,7 @@ class Line:
         for index in np.flatnonzero(ended).tolist():
             total = float(returns[index])
             self.episodes.append(
-                Episode(
-                    index, int(self.counts[index]), total, total, int(lengths[index]), not bool(truncated[index])
-                )
+                Episode(index, int(self.counts[index]), total, total, int(lengths[index]), not bool(truncated[index]))
             )
             self.counts[index] += 1
 

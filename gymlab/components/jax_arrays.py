@@ -10,7 +10,10 @@ from torch import nn
 
 
 class ArrayTree(nn.Module):
-    """A tree of arrays (JAX's pytree). Each leaf is a buffer under its path: `policy/params/hidden_0/kernel`."""
+    """A tree of arrays (JAX's pytree). Each leaf is a buffer under its path: `policy/params/hidden_0/kernel`.
+
+    Of leaves that are shapes only, the buffers are zeros to be loaded into.
+    """
 
     def __init__(self, tree: Any) -> None:
         import jax
@@ -48,8 +51,10 @@ class ArrayTree(nn.Module):
 
 
 def _tensor(leaf: Any) -> torch.Tensor:
-    # Brax leaves some numbers as Python's, which JAX would take for 32 bits.
-    array = np.array(leaf)
+    import jax
+
+    array = np.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else np.array(leaf)
+    # Brax leaves some numbers as Python's, which JAX takes for 32 bits.
     return torch.from_numpy(array.astype(np.float32) if array.dtype == np.float64 else array)
 
 

@@ -156,14 +156,18 @@ class BraxPPO(Workflow):
         shape = context.observation_space.shape
         options = {"preprocess_observations_fn": running_statistics.normalize} if normalizes else {}
         self.networks = self.network_factory(shape, context.action_space.shape[0], **options)
-        keys = jax.random.split(jax.random.split(jax.random.PRNGKey(self._seed))[0])
-        self.parameters = ArrayTree(
-            {
+
+        def draw(seed: int) -> dict[str, Any]:
+            keys = jax.random.split(jax.random.split(jax.random.PRNGKey(seed))[0])
+            return {
                 "normalizer": running_statistics.init_state(specs.Array(shape, np.dtype(np.float32))),
                 "policy": self.networks.policy_network.init(keys[0]),
                 "value": self.networks.value_network.init(keys[1]),
             }
-        )
+
+        # To act, only the shapes are needed: the numbers come from a checkpoint.
+        drawn = draw(self._seed) if context.train_environment is not None else jax.eval_shape(draw, 0)
+        self.parameters = ArrayTree(drawn)
         self.modules = {"brax": self.parameters}
         self._infer = jax.jit(partial(_infer, self.networks), static_argnames="deterministic")
         self.generator = context.seeds.child("brax_ppo", "act").generator()
@@ -178,11 +182,15 @@ class BraxPPO(Workflow):
             )
         for name in OF_SINGLE_ENVIRONMENTS:
             if getattr(config, name):
-                raise ConfigError(f"{name}: brax_ppo trains on Brax's environments as they are. Leave it out, or use ppo.")
+                raise ConfigError(
+                    f"{name}: brax_ppo trains on Brax's environments as they are. Leave it out, or use ppo."
+                )
         if config.frame_stack > 1 or config.obs_type == "rgb":
             raise ConfigError("frame_stack, obs_type: brax_ppo observes the newest state alone. Use ppo.")
         if config.normalize_obs == "static":
-            raise ConfigError("normalize_obs: static needs bounds, which Brax's observations have none of. Use rolling or off.")
+            raise ConfigError(
+                "normalize_obs: static needs bounds, which Brax's observations have none of. Use rolling or off."
+            )
         if self.context.fabric is not None and self.context.fabric.world_size > 1:
             raise ConfigError("devices: brax_ppo runs in one process. Set devices: 1.")
 
@@ -222,9 +230,7 @@ class BraxPPO(Workflow):
             return CollectResult(env_steps=0, vec_steps=0, interrupted=True)
         self.parameters.take(dict(zip(PARTS, progress.parameters, strict=True)))
         self.learned = {name: progress.metrics[key] for key, name in METRICS.items() if key in progress.metrics}
-        return CollectResult(
-            env_steps=config.training_step, vec_steps=config.n_steps, episodes=progress.episodes
-        )
+        return CollectResult(env_steps=config.training_step, vec_steps=config.n_steps, episodes=progress.episodes)
 
     def _begin(self) -> BraxTraining:
         """Brax's training from the parameters of now on."""

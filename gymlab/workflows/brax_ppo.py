@@ -32,7 +32,7 @@ METRICS = {
     "training/policy_loss": "loss/policy",
     "training/v_loss": "loss/value",
     "training/entropy_loss": "loss/entropy",
-    "training/kl_mean": "opt/ppo/approx_kl",
+    "training/kl_mean": "opt/policy/kl",
     "training/policy_dist_mean_std": "opt/policy/std",
 }
 """What Brax calls a number, and what it is called here."""

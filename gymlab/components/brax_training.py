@@ -41,7 +41,8 @@ class Ended(BaseException):
 class Line:
     """What the two threads share."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Any, arguments: dict[str, Any]) -> None:
+        self.thread = threading.Thread(target=_run, args=(self, environment, arguments), name="brax", daemon=True)
         self.asked: queue.Queue[bool] = queue.Queue()
         self.told: queue.Queue[Progress | BaseException] = queue.Queue()
         self.parameters: Any = None
@@ -78,25 +79,26 @@ class Line:
         """Let the thread run out."""
         self.asked.put(False)
 
+    def finish(self) -> None:
+        """Wait until the thread has run out: a process that ends while JAX computes would crash in its clean-up."""
+        self.end()
+        self.thread.join()
+
 
 class BraxTraining:
-    """One call of `ppo.train`, from now on until it is closed, let go or the process ends."""
+    """One call of `ppo.train`, from the first step on until it is let go or the process ends."""
 
     def __init__(self, environment: Any, **arguments: Any) -> None:
-        self._line = Line()
+        self._line = Line(environment, arguments)
         self._waiting = False
-        self._thread = threading.Thread(
-            target=_run, args=(self._line, environment, arguments), name="brax", daemon=True
-        )
-        self._let_go = weakref.finalize(self, self._line.end)
-        self._let_go.atexit = False
-        # A process that ends while JAX computes would crash in its clean-up.
-        atexit.register(_wait, self._line, weakref.ref(self._thread))
+        # Who lets go of this need not wait for the thread; the end of the process does.
+        weakref.finalize(self, self._line.end).atexit = False
 
     def advance(self, should_stop: Callable[[], bool]) -> Progress | None:
         """The next training step; None when a stop is wanted before it is done: a later call then gets it."""
-        if not self._thread.is_alive() and not self._waiting:
-            self._thread.start()
+        if self._line.thread.ident is None:
+            atexit.register(self._line.finish)
+            self._line.thread.start()
         elif not self._waiting:
             self._line.asked.put(True)
         self._waiting = True
@@ -131,6 +133,8 @@ def _run(line: Line, environment: Any, arguments: dict[str, Any]) -> None:
         return
     except BaseException as error:  # Whatever it is belongs to whoever waits for the step.
         line.told.put(error)
+    finally:
+        atexit.unregister(line.finish)
 
 
 def _telling(line: Line) -> Callable[..., Any]:
@@ -155,10 +159,3 @@ def _telling(line: Line) -> Callable[..., Any]:
         return Telling(training.wrap(env, episode_length, action_repeat, **further), action_repeat)
 
     return wrap
-
-
-def _wait(line: Line, thread: weakref.ref[threading.Thread]) -> None:
-    line.end()
-    running = thread()
-    if running is not None and running.is_alive():
-        running.join()

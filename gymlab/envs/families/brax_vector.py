@@ -241,7 +241,7 @@ class BraxVector(VectorEnv):
         if [(leaf.shape, leaf.dtype) for leaf in shaped] != [(array.shape, array.dtype) for array in arrays]:
             raise ConfigError(
                 f"The saved state of {self.spec.id} does not fit this version of Brax, or other env_kwargs. "
-                "Install the version that run.json names, or start a new run with --init-from-run."
+                "Install the version that saved it, or start a new run with --init-from-run."
             )
         return jax.tree.unflatten(structure, [jnp.asarray(array) for array in arrays])
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXPERIMENT ?= CartPole-v1:ppo
-FAMILIES := box2d,atari,objects,vizdoom,retro,mujoco,dmc,minigrid,crafter
+FAMILIES := box2d,atari,objects,vizdoom,retro,mujoco,dmc,minigrid,crafter,brax
 GL := libegl1 libgl1 libgl1-mesa-dri libosmesa6
 export OMP_WAIT_POLICY ?= PASSIVE
 

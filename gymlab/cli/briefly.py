@@ -24,13 +24,17 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
     n_envs = min(config.n_envs, MOST_ENVIRONMENTS)
     n_steps = max(1, timesteps // (n_envs * ROLLOUTS))
     rollout = n_envs * n_steps
+    batch_size = rollout // 2 if rollout % 2 == 0 else rollout
     settings = {
         "max_env_steps": timesteps,
         "max_epochs": None,
         "epoch_env_steps": None,
         "n_envs": n_envs,
         "n_steps": n_steps,
-        "batch_size": rollout // 2 if rollout % 2 == 0 else rollout,
+        "batch_size": batch_size,
+        "unroll_length": 1,
+        "num_minibatches": rollout // batch_size,
+        "num_updates_per_batch": min(getattr(config, "num_updates_per_batch", 1), 2),
         "n_epochs": min(getattr(config, "n_epochs", 1), 2),
         "eval_freq_epochs": 1,
         "eval_warmup_epochs": 0,

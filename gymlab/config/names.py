@@ -22,9 +22,18 @@ ALIASES = {
     "reinforce_policy_targets": "policy_targets",
     "reinforce_returns": "returns_type",
     "reinforce_use_baseline": "use_baseline",
+    "num_timesteps": "max_env_steps",
+    "num_envs": "n_envs",
+    "episode_length": "max_episode_steps",
+    "action_repeat": "frame_skip",
+    "normalize_observations": "normalize_obs",
+    "discounting": "gamma",
+    "entropy_cost": "ent_coef",
+    "clipping_epsilon": "clip_range",
+    "vf_loss_coefficient": "vf_coef",
     "_dims": "dims",
 }
-"""Older name: canonical name. A renamed field keeps its value."""
+"""Older name, or Brax's: canonical name. A renamed field keeps its value."""
 
 TRANSLATED = ("subproc", "normalize", "use_baseline")
 """Older names whose value is translated too."""

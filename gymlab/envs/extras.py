@@ -59,6 +59,7 @@ NEEDS = {
         _extra("dmc", "dm_control"),
         _extra("minigrid", "minigrid"),
         _extra("crafter", "crafter"),
+        _extra("brax", "brax", "jax"),
         Needs("jax", "gymnasium[jax]", ("jax",)),
     )
 }

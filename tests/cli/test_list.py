@@ -66,7 +66,7 @@ def test_listing_imports_no_package_of_a_family(tmp_path):
     code = (
         "import sys; from gymlab.cli.main import main; main(['list', '--json']); "
         "print([name for name in ('ale_py', 'vizdoom', 'mujoco', 'dm_control', 'minigrid', 'crafter', 'stable_retro', "
-        "'ocatari', 'cv2', 'Box2D') if name in sys.modules], file=sys.stderr)"
+        "'ocatari', 'cv2', 'Box2D', 'brax', 'jax') if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr.strip() == "[]"

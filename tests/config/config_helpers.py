@@ -7,7 +7,7 @@ from pydantic import Field
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["ppo", "q_learning", "reinforce"]
+ALGORITHMS = ["brax_ppo", "ppo", "q_learning", "reinforce"]
 
 
 class SmallPPO(Config):
@@ -55,7 +55,23 @@ class SmallQLearning(Config):
     grid: tuple[int, int] | None = None
 
 
-SCHEMAS = {"ppo": SmallPPO, "q_learning": SmallQLearning, "reinforce": SmallReinforce}
+class SmallBraxPPO(Config):
+    unroll_length: int = 5
+    batch_size: int = 1024
+    num_minibatches: int = 32
+    num_updates_per_batch: int = 4
+    policy_lr: float = 3e-4
+    gamma: float = 0.97
+    ent_coef: float = 1e-2
+    reward_scaling: float = 1.0
+    value_hidden_dims: tuple[int, ...] = (256,)
+
+    @property
+    def n_steps(self) -> int:
+        return self.batch_size * self.num_minibatches * self.unroll_length // self.n_envs
+
+
+SCHEMAS = {"brax_ppo": SmallBraxPPO, "ppo": SmallPPO, "q_learning": SmallQLearning, "reinforce": SmallReinforce}
 
 
 def schema_of(name: str) -> type[Config]:

@@ -165,7 +165,8 @@ def test_unknown_environment_and_algorithm_with_algo():
     with pytest.raises(ConfigError, match=r"Unknown environment 'Acrobat-v1'. Did you mean 'Acrobot-v1'"):
         load_experiment("Acrobat-v1", algo="ppo")
     with pytest.raises(
-        ConfigError, match=r"Unknown algorithm 'pppo'. Did you mean 'ppo'\? Known: ppo, q_learning, reinforce"
+        ConfigError,
+        match=r"Unknown algorithm 'pppo'. Did you mean 'ppo' or 'brax_ppo'\? Known: brax_ppo, ppo, q_learning, reinforce",
     ):
         load_experiment("Acrobot-v1", algo="pppo")
 

@@ -39,6 +39,8 @@ THRESHOLDS = {
     "Walker2d-v5": None,
     "InvertedPendulum-v5": 950,
     "dmc-cartpole-swingup": 800,
+    "brax-inverted_pendulum": 950,
+    "brax-reacher": None,
     "MiniGrid-Empty-8x8-v0": 0.9,
     "MiniGrid-DoorKey-5x5-v0": 0.9,
     "Crafter-v1": None,

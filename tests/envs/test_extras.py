@@ -26,6 +26,7 @@ EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(
         ("dmc/cartpole-swingup", None, "dmc"),
         ("MiniGrid-Empty-8x8-v0", None, "minigrid"),
         ("Crafter-v1", None, "crafter"),
+        ("brax/ant", None, "brax"),
     ],
 )
 def test_what_an_environment_needs(env_id, obs_type, name):

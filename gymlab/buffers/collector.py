@@ -18,8 +18,8 @@ from gymlab.envs.pace import cores, halves_pay
 from gymlab.envs.step import Episode, Step
 from gymlab.errors import ConfigError, NonFiniteError
 
-POLICY_CALLS = 8
-"""Times that the policy is tried on a number of environments, to know what it takes."""
+POLICY_CALLS, POLICY_SECONDS = 4, 0.25
+"""How often at least, and how long, the policy is tried to know what it takes."""
 
 
 class Policy(Protocol):
@@ -132,7 +132,9 @@ class RolloutCollector:
         act = self.policy if self.policy.collects_values else self.policy.actor
         rows = [np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0) for count in counts]
         quickest = [math.inf] * len(counts)
-        for _ in range(POLICY_CALLS):
+        end, calls = time.perf_counter() + POLICY_SECONDS, 0
+        while calls < POLICY_CALLS or time.perf_counter() < end:
+            calls += 1
             for number, x in enumerate(rows):
                 # This thread's own time: other programs hold up its calls, and not all of them alike.
                 begin = time.thread_time()

@@ -89,14 +89,20 @@ def halves_pay(
     """Whether a row is clearly quicker when workers step one half while the policy acts on the other.
 
         at once:   steps of a block, then the policy on all
-        by turns:  the policy on a half, twice, and behind each the steps of a block, all of it on so many cores
+        by turns:  the policy on a half, twice, and behind each the steps of a block, which have the other cores
 
-    So it does not where a policy takes as long for a half as for all, as small networks do, nor beside long steps.
+    So it is not where a policy takes as long for a half as for all, as small networks do; nor beside long steps; nor
+    where environments compute on every core, the policy's too.
     """
     if not math.isfinite(pace.seconds):
         return False
     block = math.ceil(num_envs / workers) * pace.seconds
     computing = num_envs * pace.seconds * pace.computing
     at_once = max(block, computing / cores) + policy_seconds
-    by_turns = max(block + half_policy_seconds, 2 * half_policy_seconds, (computing + 2 * half_policy_seconds) / cores)
+    by_turns = max(
+        block + half_policy_seconds,
+        2 * half_policy_seconds,
+        computing / max(1, cores - 1),
+        (computing + 2 * half_policy_seconds) / cores,
+    )
     return at_once > HALVES_GAIN * by_turns

@@ -110,9 +110,9 @@ def test_what_failed_while_it_was_timed_is_kept_apart_and_at_once():
         (20, 0.0, 8, 3.0, 1.6, False),
         # 0.1 + 3 against 3.2: the steps hardly count.
         (0.1, 0.0, 8, 3.0, 1.6, False),
-        # 4 + 6 against 4 + 3, and 8 + 6 on two cores are 7.
+        # 4 + 6 on two cores against 8 on the one that the policy leaves.
         (1, 1.0, 2, 6.0, 3.0, True),
-        # 8 + 3 against 8 + 1.6.
+        # 8 + 3 against 16.
         (2, 1.0, 2, 3.0, 1.6, False),
     ],
 )

@@ -138,6 +138,10 @@ def make_vector(
     vector: VectorEnv
     if mode == "async":
         _refuse_shared_state(config)
+        if not plan.family.can_fork:
+            raise ConfigError(
+                f"vectorization_mode: async is not possible for {plan.spec.id}: it does not work in a forked process. Use sync."
+            )
         vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, timeout=config.env_step_timeout)
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
@@ -206,7 +210,7 @@ def _sharing_wrappers(config: Config) -> list[str]:
 
 def _choose(plan: Blueprint, num_envs: int) -> tuple[str, float | None]:
     """Sync or async, and the time of a step that decided it."""
-    if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1:
+    if num_envs == 1 or _sharing_wrappers(plan.config) or _cores() == 1 or not plan.family.can_fork:
         return "sync", None
     answer = call_apart(functools.partial(measure_step_seconds, plan), START_TIMEOUT)
     if isinstance(answer, Failed):

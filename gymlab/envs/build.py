@@ -136,6 +136,10 @@ def make_vector(
     vector: VectorEnv
     if mode == "async":
         _refuse_shared_state(config)
+        if not plan.family.can_fork:
+            raise ConfigError(
+                f"vectorization_mode: async is not possible for {plan.spec.id}: it does not work in a forked process. Use sync."
+            )
         if pace is None and num_envs > 1 and "auto" in (config.env_workers, config.double_buffer):
             pace = _pace(plan)
         workers = _workers(plan, num_envs, pace or UNKNOWN)
@@ -216,7 +220,7 @@ def _sharing_wrappers(config: Config) -> list[str]:
 
 def _choose(plan: Blueprint, num_envs: int, pace: Pace | None) -> tuple[str, Pace | None]:
     """Sync or async, and the pace of a step that decided it."""
-    if num_envs == 1 or _sharing_wrappers(plan.config):
+    if num_envs == 1 or _sharing_wrappers(plan.config) or not plan.family.can_fork:
         return "sync", None
     pace = pace or _pace(plan)
     # One worker alone would do what this process can: a single core is shared by environments that wait.

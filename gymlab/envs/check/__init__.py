@@ -123,6 +123,8 @@ def _vectors(plan: Blueprint, seeds: Seeds, steps: int) -> Iterator[Finding]:
     sharing = [wrapper.__name__ for wrapper in wrapper_classes(plan.config.env_wrappers) if needs_shared_state(wrapper)]
     if sharing:
         yield skipped("async", f"the state of {sharing[0]} is one for all environments")
+    elif not plan.family.can_fork:
+        yield skipped("async", "it does not work in a forked process")
     else:
         yield _here("async", partial(streams.same_stream, "async", plan, seeds, actions, alone))
 

@@ -29,6 +29,8 @@ class Family(ABC):
     prefixes: ClassVar[tuple[str, ...]]
     one_a_process: ClassVar[bool] = False
     """Whether a process can hold one environment only."""
+    can_fork: ClassVar[bool] = True
+    """Whether environments work in a process forked from one that has used them."""
     skips_frames: ClassVar[bool] = False
     """Whether `make` repeats actions by itself, so that no wrapper has to."""
 

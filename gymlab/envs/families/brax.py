@@ -99,6 +99,7 @@ class BraxFamily(Family):
 
     name: ClassVar[str] = "brax"
     prefixes: ClassVar[tuple[str, ...]] = (PREFIX,)
+    can_fork: ClassVar[bool] = False
 
     def resolve(self, env_id: str) -> str:
         """A registered name; `-` and `_` are alike."""
@@ -108,14 +109,6 @@ class BraxFamily(Family):
                 f"Unknown environment {env_id!r}. {did_you_mean(env_id, self.ids())} Known: {', '.join(self.ids())}."
             )
         return PREFIX + name
-
-    def configured(self, env_id: str, config: Config, purpose: str) -> dict[str, Any]:
-        """The config's arguments; processes of their own are refused, since JAX does not survive a fork."""
-        if config.vectorization_mode == "async":
-            raise ConfigError(
-                f"vectorization_mode: async is not possible for {env_id}: JAX does not work in a forked process. Use auto."
-            )
-        return self.env_kwargs(env_id, config.env_kwargs)
 
     def env_kwargs(self, env_id: str, env_kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments, with a backend that exists."""

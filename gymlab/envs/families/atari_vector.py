@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.families.atari_game import CLOCK, AtariSettings
+from gymlab.envs.pace import Pace
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, Seeds, Slot, VectorEnv
 from gymlab.errors import ConfigError
@@ -23,6 +24,8 @@ from gymlab.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 LARGEST_SEED = 2**31 - 1
+FRAME_SECONDS = 1e-4
+"""What the emulator takes for a frame, to the order that the reckoning about halves needs."""
 
 
 class Game:
@@ -125,10 +128,15 @@ class AtariVector(VectorEnv):
             action_space=self._games[0].action_space,
         )
         self.render_fps = CLOCK / settings.frame_skip
+        if num_envs % 2 == 0:
+            self.halves = (slice(0, num_envs // 2), slice(num_envs // 2, num_envs))
+        self.num_workers = num_envs
+        self.pace = Pace(FRAME_SECONDS * settings.frame_skip, 1.0)
         self._settings, self._size, self._stack = settings, size, stack
         self._seeds, self._purpose = seeds, purpose
         self._slots = (Slot(num_envs, self.observation_space), Slot(num_envs, self.observation_space))
-        self._turn = 0
+        self._turns = np.zeros(num_envs, dtype=np.int64)
+        """Slot of each environment's newest step; halves that are stepped apart take turns by themselves."""
         self._episode_indices = np.full(num_envs, -1, dtype=np.int64)
         self._shaped_returns = np.zeros(num_envs, dtype=np.float64)
         self._background = ThreadPoolExecutor(min(num_envs, os.cpu_count() or 1), "atari")
@@ -140,7 +148,7 @@ class AtariVector(VectorEnv):
     @property
     def observation(self) -> np.ndarray:
         """[N, C, H, W] the newest pictures."""
-        return self._slots[self._turn].observation
+        return self._slots[self._turns[0]].observation
 
     def reset(self, seeds: Seeds | None = None) -> np.ndarray:
         """Begin a new episode everywhere; with `seeds`, with numbering anew from that tree."""
@@ -162,7 +170,7 @@ class AtariVector(VectorEnv):
         self._ready = [
             self._background.submit(self._prepare, index, self._seed(index, 1)) for index in range(self.num_envs)
         ]
-        self._turn ^= 1
+        self._turns ^= 1
         for index, future in enumerate(begun):
             future.result()
             self._show(index)
@@ -180,7 +188,7 @@ class AtariVector(VectorEnv):
         return self._seeds.child(self._purpose, index, episode).integer() % LARGEST_SEED
 
     def _show(self, index: int) -> None:
-        self.observation[index] = self._games[index].picture
+        self._slots[self._turns[index]].observation[index] = self._games[index].picture
 
     def _begin_next(self, index: int) -> None:
         """Go on with the episode that was made ready, and make ready the one behind it."""
@@ -195,41 +203,61 @@ class AtariVector(VectorEnv):
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each game; one that ends begins its next episode in the same step."""
-        for game, action in zip(self._games, np.asarray(actions).reshape(-1).tolist(), strict=True):
+        everywhere = slice(0, self.num_envs)
+        self._send(actions, everywhere)
+        return self._receive(everywhere)
+
+    def step_async(self, actions: np.ndarray, half: int) -> None:
+        """Have the threads step one half of the games."""
+        self._send(actions, self.halves[half])
+
+    def step_wait(self, half: int) -> Step:
+        """The step of that half."""
+        return self._receive(self.halves[half])
+
+    def _send(self, actions: np.ndarray, rows: slice) -> None:
+        for game, action in zip(self._games[rows], np.asarray(actions).reshape(-1).tolist(), strict=True):
             game.send(action)
-        self._turn ^= 1
-        slot, settings, limit = self._slots[self._turn], self._settings, self.spec.max_episode_steps
-        lives_before = np.array([game.lives for game in self._games])
-        for index, game in enumerate(self._games):
+
+    def _receive(self, rows: slice) -> Step:
+        turn = 1 - self._turns[rows.start]
+        self._turns[rows] = turn
+        slot, settings, limit = self._slots[turn], self._settings, self.spec.max_episode_steps
+        games = self._games[rows]
+        lives_before = np.array([game.lives for game in games])
+        for index, game in enumerate(games, rows.start):
             game.receive()
             self._show(index)
             slot.reward[index] = game.reward
             slot.terminated[index] = game.terminated
             over_time = game.truncated or (limit is not None and game.length >= limit)
             slot.truncated[index] = over_time and not game.terminated
+        step = Step(slot.observation[rows], slot.reward[rows], slot.terminated[rows], slot.truncated[rows])
         if settings.reward_clipping:
-            np.clip(slot.reward, -1.0, 1.0, out=slot.reward)
-        self._shaped_returns += slot.reward
-        lives = np.array([game.lives for game in self._games])
-        step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated, info={"lives": lives})
-        ended = slot.terminated | slot.truncated
+            np.clip(step.reward, -1.0, 1.0, out=step.reward)
+        self._shaped_returns[rows] += step.reward
+        lives = np.array([game.lives for game in games])
+        step.info = {"lives": lives}
+        ended = step.ended
         if settings.episodic_life:
-            self._lose_lives(step, slot, (lives > 0) & (lives < lives_before) & ~ended)
+            self._lose_lives(step, slot.final_observation[rows], (lives > 0) & (lives < lives_before) & ~ended)
         if ended.any():
-            self._end(step, slot, ended)
+            self._end(step, slot.final_observation[rows], ended, rows.start)
         return step
 
-    def _lose_lives(self, step: Step, slot: Slot, lost: np.ndarray) -> None:
+    def _lose_lives(self, step: Step, final_observation: np.ndarray, lost: np.ndarray) -> None:
         """A life lost is a termination to the agent while the game, and the statistics, go on."""
         if lost.any():
-            slot.terminated |= lost
-            slot.final_observation[lost] = slot.observation[lost]
-            step.final_observation = slot.final_observation
+            np.logical_or(step.terminated, lost, out=step.terminated)
+            final_observation[lost] = step.observation[lost]
+            step.final_observation = final_observation
             step.info[LIFE_LOST] = lost
 
-    def _end(self, step: Step, slot: Slot, ended: np.ndarray) -> None:
-        slot.final_observation[ended] = slot.observation[ended]
-        step.final_observation = slot.final_observation
+    def _end(self, step: Step, final_observation: np.ndarray, ended: np.ndarray, first: int) -> None:
+        """Tell the episodes that ended in these rows, and begin the next ones. `first` is the environment of row 0."""
+        final_observation[ended] = step.observation[ended]
+        step.final_observation = final_observation
+        over = (first + np.flatnonzero(ended)).tolist()
         step.episodes = [
             Episode(
                 index,
@@ -237,12 +265,12 @@ class AtariVector(VectorEnv):
                 self._games[index].score,
                 float(self._shaped_returns[index]),
                 self._games[index].length,
-                bool(slot.terminated[index]),
+                self._games[index].terminated,
             )
-            for index in np.flatnonzero(ended).tolist()
+            for index in over
         ]
-        self.episode_counts[ended] += 1
-        for index in np.flatnonzero(ended).tolist():
+        self.episode_counts[over] += 1
+        for index in over:
             self._begin_next(index)
 
     def get_state(self) -> dict[str, Any]:

@@ -175,6 +175,37 @@ def test_resume_goes_on_exactly(backend, num_envs, before):
         assert len({len(history) for history in state["actions"].values()}) > 1
 
 
+def test_halves_by_turns_are_the_same_games():
+    config = atari(env_kwargs={**STILL, "episodic_life": True})
+    actions = np.random.default_rng(2).integers(0, 4, (200, 4))
+    with make_vector(config, 4, SeedTree(3), backend="native") as whole:
+        whole.reset()
+        whole.step(actions[0])
+        expected = [
+            (step.reward.copy(), step.ended.copy(), step.observation.copy(), step.episodes)
+            for step in (whole.step(row) for row in actions[1:])
+        ]
+    with make_vector(config, 4, SeedTree(3), backend="native") as vector:
+        vector.reset()
+        assert vector.halves == (slice(0, 2), slice(2, 4))
+        vector.step(actions[0])
+        for half, rows in enumerate(vector.halves):
+            vector.step_async(actions[1][rows], half)
+        for t, (reward, ended, pictures, episodes) in enumerate(expected, 1):
+            told = []
+            for half, rows in enumerate(vector.halves):
+                step = vector.step_wait(half)
+                np.testing.assert_array_equal(step.reward, reward[rows])
+                np.testing.assert_array_equal(step.ended, ended[rows])
+                np.testing.assert_array_equal(step.observation, pictures[rows])
+                told += step.episodes
+                if t + 1 < len(actions):
+                    vector.step_async(actions[t + 1][rows], half)
+            assert told == episodes
+        np.testing.assert_array_equal(vector.observation, expected[-1][2])
+    assert any(episodes for *_, episodes in expected)
+
+
 def test_a_time_limit_truncates():
     with make_vector(atari("Pong", max_episode_steps=9), 2, SeedTree(0), backend="native") as vector:
         steps, _ = play(vector, 20)

@@ -55,6 +55,9 @@ def play(env: gym.Env, limit: int | None, steps: int, seconds: float = PLAY_SECO
     while record.steps < steps and time.perf_counter() - start < seconds:
         observation, reward, terminated, truncated = _step(env, record)
         record.steps += 1
+        if record.steps == 1:
+            # The first step may compile or load: that says nothing about how slow the others are.
+            start = time.perf_counter()
         length += 1
         record.rewards.append(reward)
         _look_at(record, f"the observation of step {record.steps}", observation)

@@ -39,12 +39,14 @@ FILES = {
     "/static/charts.js": ("charts.js", SCRIPT),
     "/static/runs.js": ("runs.js", SCRIPT),
     "/static/learning.js": ("learning.js", SCRIPT),
+    "/static/learning_data.js": ("learning_data.js", SCRIPT),
+    "/static/learning_form.js": ("learning_form.js", SCRIPT),
     "/static/episode.js": ("episode.js", SCRIPT),
     "/static/agent.js": ("agent.js", SCRIPT),
     "/static/world_model.js": ("world_model.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs",)
+HANDLERS = ("runs", "curves", "changes")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "

@@ -16,8 +16,6 @@ from run_makers import make_run
 
 from gymlab.engine.changes import ChangeLog
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 STEPS, RETURN, VALUE = "train/cnt/env_steps", "train/roll/ep_rew/mean", "train/loss/value"
 
 
@@ -209,6 +207,7 @@ def test_a_run_is_watched_and_changed_while_it_trains(start_server, page, traini
     page.get_by_role("button", name="live", exact=True).click()
     page.get_by_label("New value of policy_lr").wait_for(timeout=40_000)
     label = f"document.querySelector('[data-metric=\"{RETURN}\"] .plot').getAttribute('aria-label')"
+    chart(page, RETURN).wait_for()
     before = page.evaluate(label)
     wait_until(page, f"{label} !== {json.dumps(before)}")
     assert any("since=" in url for url in requests)

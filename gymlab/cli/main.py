@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train an experiment, or several seeds of it",
     "set": "change hyperparameters of a run while it trains",
     "eval": "evaluate the agent of a run on fresh episodes",
+    "inspect": "look at runs, learning curves, episodes and agents in the browser",
     "runs": "list, show, prune and restore runs",
     "list": "environments with their variants, algorithms",
     "describe": "what a training would do, before it does it; the reference of all settings",

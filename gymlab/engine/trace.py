@@ -25,6 +25,7 @@ from gymlab.envs.build import make_env
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
+    from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
 
 PURPOSE = "play"
@@ -276,6 +277,13 @@ def action_labels(agent: Agent) -> dict[int, str]:
     space = (agent.config.spec.model_extra or {}).get("action_space")
     labels = space.get("labels") if isinstance(space, dict) else None
     return {int(action): str(name) for action, name in labels.items()} if isinstance(labels, dict) else {}
+
+
+def component_names(config: Config, space: str) -> list[str]:
+    """Names of the entries of `action_space` or `observation_space`, as the environment's file tells them; empty where it does not."""
+    told = (config.spec.model_extra or {}).get(space)
+    names = told.get("components") if isinstance(told, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def is_greedy(space: gym.Space, action: Any, probabilities: np.ndarray) -> bool:

@@ -44,7 +44,7 @@ FILES = {
     "/static/world_model.js": ("world_model.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs",)
+HANDLERS = ("runs", "episodes", "agents", "dreams")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "

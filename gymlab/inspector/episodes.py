@@ -93,6 +93,23 @@ def observation(request: Request, trace: str, step: str) -> Response:
     )
 
 
+@route("GET", "/api/traces/{trace}/path", query=("x", "y"))
+def path(request: Request, trace: str) -> Response:
+    """Two entries of the observation over all steps, and where episodes begin: the way through a plane."""
+    found = find_trace(request.inspector, trace)
+    if not found.observations or found.observations[0].ndim != 1:
+        raise HttpError(404, "Observations of this rollout are no vectors.")
+    entries = len(found.observations[0])
+    x, y = (request.integer(name, default, low=0, high=entries - 1) for name, default in (("x", 0), ("y", 1)))
+    # The newest frame of a stack is the last one.
+    stack = max(1, found.stack)
+    offset = entries - entries // stack
+    points = np.stack([seen[[offset + x, offset + y]] for seen in found.observations])
+    return json_response(
+        {"x": _short(points[:, 0]), "y": _short(points[:, 1]), "first": [step.step == 0 for step in found.steps]}
+    )
+
+
 @route("GET", "/api/traces/{trace}/frames/{frame}", query=("view",))
 def frame(request: Request, trace: str, frame: str) -> Response:
     """One picture: as drawn, as the network sees its newest frame, or all frames that it sees side by side."""

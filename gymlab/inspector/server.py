@@ -40,6 +40,10 @@ FILES = {
     "/static/runs.js": ("runs.js", SCRIPT),
     "/static/learning.js": ("learning.js", SCRIPT),
     "/static/episode.js": ("episode.js", SCRIPT),
+    "/static/rollout.js": ("rollout.js", SCRIPT),
+    "/static/player.js": ("player.js", SCRIPT),
+    "/static/steps.js": ("steps.js", SCRIPT),
+    "/static/maps.js": ("maps.js", SCRIPT),
     "/static/agent.js": ("agent.js", SCRIPT),
     "/static/world_model.js": ("world_model.js", SCRIPT),
 }

@@ -61,6 +61,8 @@ class Trace:
     action_space: dict[str, Any] = field(default_factory=dict)
     action_names: list[str] = field(default_factory=list)
     """Names of the dimensions of a continuous action."""
+    stack: int = 1
+    """Frames of which an observation is made."""
     entry_names: list[str] = field(default_factory=list)
     """Names of the entries of a vector observation."""
     frames: Frames = field(default_factory=Frames)
@@ -157,6 +159,7 @@ def play(trace: Trace, agent: Agent) -> None:
     with _player(trace, agent) as player:
         space = player.env.observation_space
         is_image = is_image_space(space)
+        trace.stack = agent.config.frame_stack
         trace.fps, trace.labels = player.fps, player.labels
         trace.action_space = space_to_json(player.env.action_space)
         trace.action_names = component_names(agent.config, "action_space")

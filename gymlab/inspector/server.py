@@ -39,6 +39,8 @@ FILES = {
     "/static/charts.js": ("charts.js", SCRIPT),
     "/static/runs.js": ("runs.js", SCRIPT),
     "/static/learning.js": ("learning.js", SCRIPT),
+    "/static/learning_data.js": ("learning_data.js", SCRIPT),
+    "/static/learning_form.js": ("learning_form.js", SCRIPT),
     "/static/episode.js": ("episode.js", SCRIPT),
     "/static/rollout.js": ("rollout.js", SCRIPT),
     "/static/player.js": ("player.js", SCRIPT),
@@ -48,7 +50,7 @@ FILES = {
     "/static/world_model.js": ("world_model.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs", "episodes", "agents", "dreams")
+HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "

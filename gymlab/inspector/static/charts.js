@@ -1,22 +1,23 @@
 // Line charts on a canvas, with a crosshair, bands, marks that can be focused, and a readout; used by every tab.
 //
 //   const chart = new LineChart(parent, {title: "loss", height: 220, xLabel: "env steps", onPick: (x) => ...});
-//   chart.update({series: [{id, label, colour, x, y, raw, low, high}], marks: [{x, kind, title, text, tip}], log: false});
+//   chart.update({series: [{id, label, colour, x, y, raw, low, high, span}], marks: [{x, kind, title, text, tip}], log: false});
 //   chart.setCursor(1200);    // a line that stays, e.g. at the frame that is shown
 //
-// x and y are arrays of one length, x increasing; y may hold null. `raw` is drawn faintly behind y, `low` and `high` as a band around it.
+// x and y are arrays of one length, x increasing; y may hold null. `raw` is drawn faintly behind y, `low` and `high` as a band around it,
+// which the readout calls by `span`. A series with `faint: true` stays in the background.
 
 import {compact, element, precise} from "./dom.js";
 
 const MARGIN = {top: 10, right: 12, bottom: 26, left: 54};
-const LEAST_TICK_PIXELS = {x: 84, y: 34};
+const LEAST_TICK_PIXELS = {x: 76, y: 30};
 
 /** Round numbers that divide a range: at most `most` of them. */
 export function ticks(low, high, most) {
   if (!(high > low)) return [low];
   const raw = (high - low) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw * 0.999);
   const found = [];
   for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place += 1) found.push(Number((place * step).toPrecision(12)));
   return found;
@@ -72,7 +73,7 @@ export class LineChart {
   }
 
   /** Show other data; what is not given stays as it was. */
-  update({series, marks, log, xLabel, xFormat, note, title, xRange} = {}) {
+  update({series, marks, log, xLabel, xFormat, note, title, label, xRange} = {}) {
     if (series) this.series = series;
     if (marks) this.marks = marks;
     if (log !== undefined) this.log = log;
@@ -80,11 +81,20 @@ export class LineChart {
     if (xFormat) this.options.xFormat = xFormat;
     if (note !== undefined) this.note = note;
     if (xRange !== undefined) this.options.xRange = xRange;
-    if (title !== undefined) {
-      this.titleLine.replaceChildren(title);
-      this.plot.setAttribute("aria-label", title);
-    }
+    if (title !== undefined) this.titleLine.replaceChildren(title);
+    if (label ?? title) this.plot.setAttribute("aria-label", this.#summary(label ?? title));
     this.draw();
+  }
+
+  setHeight(height) {
+    this.options.height = height;
+    this.plot.style.height = `${height}px`;
+  }
+
+  /** The chart in a sentence, for those who hear it. */
+  #summary(name) {
+    const ends = this.series.filter((series) => series.y.length).map((series) => `${series.label} from ${compact(series.y[0])} to ${compact(series.y.at(-1))}`);
+    return `${name instanceof Node ? name.textContent : name}: ${ends.join("; ") || "no values"}`;
   }
 
   /** A line that stays at x; null takes it away. */
@@ -133,7 +143,7 @@ export class LineChart {
     this.#markLines(context);
     for (const series of this.series) this.#band(context, series);
     for (const series of this.series) this.#line(context, series.x, series.raw, series.colour, 1, 0.28);
-    for (const series of this.series) this.#line(context, series.x, series.y, series.colour, series.width ?? 1.6, 1, series.dashed);
+    for (const series of this.series) this.#line(context, series.x, series.y, series.colour, series.width ?? (series.faint ? 1 : 1.6), series.faint ? 0.4 : 1, series.dashed);
     this.#cursors(context);
     context.restore();
     this.#markButtons();
@@ -347,7 +357,7 @@ export class LineChart {
       for (const {series, index} of hits) {
         const dot = element("span", {class: "dot"});
         dot.style.background = series.colour;
-        const span = series.low && series.high ? ` [${precise(series.low[index])}, ${precise(series.high[index])}]` : series.raw ? ` (raw ${precise(series.raw[index])})` : "";
+        const span = series.low && series.high ? ` ${series.span ?? ""} [${precise(series.low[index])}, ${precise(series.high[index])}]` : series.raw ? ` (raw ${precise(series.raw[index])})` : "";
         rows.push(element("div", {class: "tooltip-row"}, dot, element("span", {class: "tooltip-label"}, series.label), element("b", {}, precise(series.y[index])), span));
       }
     }

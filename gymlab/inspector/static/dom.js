@@ -28,10 +28,10 @@ export function compact(value) {
   if (size >= 1e6) return trimmed(value / 1e6, 2) + "M";
   if (size >= 1e4) return trimmed(value / 1e3, 1) + "k";
   if (size >= 1000 || Number.isInteger(value)) return value.toLocaleString("en-US", {maximumFractionDigits: 1});
-  if (size >= 100) return value.toFixed(1);
+  if (size >= 10) return trimmed(value, 1);
   if (size >= 1) return trimmed(value, 3);
   if (size >= 0.001 || size === 0) return trimmed(value, 4);
-  return value.toExponential(2);
+  return value.toExponential(2).replace(/\.?0+e/, "e");
 }
 
 /** A number with six significant digits, as it would be read off an instrument. */

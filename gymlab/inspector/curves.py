@@ -41,27 +41,32 @@ def _described(name: str, styles: MetricStyles) -> dict[str, Any]:
     return {"name": name, "group": names.namespace(name), "about": style.description, "highlight": style.highlight}
 
 
-@route("GET", "/api/runs/{run}/curves", query=("metric", "axis", "points", "since", "version"))
+@route("GET", "/api/runs/{run}/curves", query=("metric", "axis", "points", "since", "version", "start", "end"))
 def curves(request: Request, run: str) -> Response:
     """Curves of some metrics. `exact` says whether every row was read: until then they are a sample of rows.
 
-    A page that has rows up to `since` of the same `version` gets only those after them, `from` that row on.
+    A page that has rows up to `since` of the same `version` gets only those after them, `from` that row on. With `start` and
+    `end` only what lies between them on the axis is shown, in as many points.
     """
     wanted = _metrics(request)
     axis = AXES[request.text("axis", "env_steps", choices=tuple(AXES))]
     points = request.integer("points", 400, low=10, high=4000)
     since = request.integer("since", 0, low=0, high=10**12)
+    low, high = request.number("start", -np.inf), request.number("end", np.inf)
     table = _table(request.inspector, request.run(run))
     if table is None:
         return json_response({"version": "", "rows": 0, "from": 0, "exact": True, "series": {}})
     columns, exact = _read(request.inspector, table, [axis, *wanted])
     rows = len(next(iter(columns.values()), ())) if exact else 0
     version = str(table.generation)
-    start = since if exact and request.text("version", "") == version and 0 <= rows - since <= points else 0
+    whole = low == -np.inf and high == np.inf
+    start = since if whole and exact and request.text("version", "") == version and 0 <= rows - since <= points else 0
     series = {}
     for name in wanted:
         if axis in columns and name in columns:
-            series[name] = _points(columns[axis][start:], columns[name][start:], points)
+            x, y = columns[axis][start:], columns[name][start:]
+            inside = slice(None) if whole else (x >= low) & (x <= high)
+            series[name] = _points(x[inside], y[inside], points)
     answer = {"version": version, "rows": rows, "from": start, "exact": exact, "series": series}
     share = table.unread([axis, *wanted]) / max(1, table.bytes_on_disk)
     return json_response({**answer, "read": 1.0 if exact else round(1 - share, 3), "odd_rows": table.odd_rows})

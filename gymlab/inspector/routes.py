@@ -130,6 +130,17 @@ class Request:
             raise HttpError(400, f"{name} is a whole number from {low} to {high}.")
         return int(text)
 
+    def number(self, name: str, default: float) -> float:
+        """A finite number."""
+        text = self.text(name, None if name in self.query else repr(default))
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if name in self.query and not math.isfinite(value):
+            raise HttpError(400, f"{name} is a number.")
+        return value
+
     def flag(self, name: str, default: bool = False) -> bool:
         """0 or 1."""
         return self.text(name, str(int(default)), choices=("0", "1")) == "1"

@@ -272,14 +272,15 @@ def sample_rows(file: int, places: Mapping[str, int], names: Sequence[str], star
     """Rows of an open file at evenly spaced bytes; the first and the last whole line are among them."""
     end = os.fstat(file).st_size
     rows: dict[int, list[float]] = {}
-    for position in np.linspace(start, max(start, end - 1), count, dtype=np.int64).tolist():
-        # The byte before a line's first one is a line's end: looked for from there, the first line is found too.
-        origin = max(start - 1, min(position, end - SAMPLE_BYTES))
+    # A line begins after the end of another one: that is looked for from the byte before each place.
+    pieces = [
+        (origin, False) for origin in np.linspace(start - 1, max(start - 1, end - 2), count, dtype=np.int64).tolist()
+    ]
+    for origin, is_tail in [*pieces, (max(start - 1, end - SAMPLE_BYTES), True)]:
         piece = os.pread(file, SAMPLE_BYTES, origin)
-        is_last = position == end - 1
-        close = piece.rfind(b"\n") if is_last else -1
-        begin = piece.rfind(b"\n", 0, max(close, 0)) if is_last else piece.find(b"\n")
-        close = close if is_last else piece.find(b"\n", begin + 1)
+        close = piece.rfind(b"\n") if is_tail else -1
+        begin = piece.rfind(b"\n", 0, max(close, 0)) if is_tail else piece.find(b"\n")
+        close = close if is_tail else piece.find(b"\n", begin + 1)
         if begin < 0 or close <= begin:
             continue
         cells = piece[begin + 1 : close].split(b",")

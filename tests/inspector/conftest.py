@@ -1,5 +1,7 @@
 """Real runs trained in seconds, a server over them, and a browser that forgives nothing."""
 
+import importlib
+import json
 import os
 import shutil
 import threading
@@ -8,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from gymlab.cli.main import main
-from gymlab.inspector.server import serve
+from gymlab.inspector.routes import Inspector, Request, answer
+from gymlab.inspector.server import HANDLERS, serve
 
 TRAININGS = {
     "cartpole-s1": [
@@ -150,3 +153,17 @@ def page(new_page):
 
 def _is_ours(url):
     return url.startswith(("http://127.0.0.1:", "data:", "blob:http://127.0.0.1:"))
+
+
+@pytest.fixture
+def call(runs):
+    """`call("/api/runs", metric=[...])` -> what the handler tells, without a server; `inspector` for another directory."""
+    own = Inspector(runs)
+    for name in HANDLERS:
+        importlib.import_module(f"gymlab.inspector.{name}")
+
+    def ask(path, *, inspector=own, method="GET", body=None, **query):
+        given = {name: value if isinstance(value, list) else [str(value)] for name, value in query.items()}
+        return json.loads(answer(method, path, Request(inspector, given, body)).body)
+
+    return ask

@@ -4,6 +4,8 @@
 //   chart.update({series: [{id, label, colour, x, y, raw, low, high, span}], marks: [{x, kind, title, text, tip}], log: false});
 //   chart.setCursor(1200);    // a line that stays, e.g. at the frame that is shown
 //
+// Options: onPick(x) on a click or an arrow key, onHover(x or null), onZoom(from, to) after dragging over a part of the axis.
+//
 // x and y are arrays of one length, x increasing; y may hold null. `raw` is drawn faintly behind y, `low` and `high` as a band around it,
 // which the readout calls by `span`. A series with `faint: true` stays in the background.
 
@@ -63,8 +65,10 @@ export class LineChart {
     this.titleLine = element("figcaption", {class: "chart-title"}, options.title ?? "");
     this.root = element("figure", {class: "chart"}, options.title === undefined ? null : this.titleLine, this.plot);
     parent.append(this.root);
+    this.plot.addEventListener("pointerdown", (event) => this.#pressed(event));
+    this.plot.addEventListener("pointerup", (event) => this.#released(event));
     this.plot.addEventListener("pointermove", (event) => this.#moved(event));
-    this.plot.addEventListener("pointerleave", () => this.#setHover(null));
+    this.plot.addEventListener("pointerleave", () => { this.pressed = null; this.#setHover(null); });
     this.plot.addEventListener("blur", () => this.#setHover(null));
     this.plot.addEventListener("click", (event) => this.#picked(event));
     this.plot.addEventListener("keydown", (event) => this.#key(event));
@@ -322,6 +326,13 @@ export class LineChart {
   }
 
   #cursors(context) {
+    if (this.pressed !== null && this.pressed !== undefined && this.hover !== null) {
+      context.save();
+      context.globalAlpha = 0.12;
+      context.fillStyle = this.colours.strong;
+      context.fillRect(this.x(this.pressed), this.area.top, this.x(this.hover) - this.x(this.pressed), this.area.bottom - this.area.top);
+      context.restore();
+    }
     for (const [x, style] of [[this.cursor, this.colours.strong], [this.hover, this.colours.text]]) {
       if (x === null || x === undefined) continue;
       const place = Math.round(this.x(x)) + 0.5;
@@ -385,6 +396,17 @@ export class LineChart {
     if (x === this.hover) return;
     this.showAt(x);
     this.options.onHover?.(x);
+  }
+
+  #pressed(event) {
+    if (this.options.onZoom && event.button === 0 && event.pointerType === "mouse" && !event.target.closest(".mark")) this.pressed = this.#at(event);
+  }
+
+  #released(event) {
+    const [from, to] = [this.pressed, this.#at(event)];
+    this.pressed = null;
+    if (from === null || from === undefined || to === null || !this.range) return;
+    if (Math.abs(this.x(to) - this.x(from)) > 8) this.options.onZoom(Math.min(from, to), Math.max(from, to));
   }
 
   #picked(event) {

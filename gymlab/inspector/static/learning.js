@@ -38,6 +38,12 @@ class LearningTab {
   get log() { return this.app.param("log") === "1"; }
   get seeds() { return this.app.param("seeds") === "1" && this.data.groups().length > 0; }
 
+  /** The part of the axis that is looked at; null for all of it. */
+  get zoom() {
+    const ends = this.app.param("zoom").split(":").map(Number);
+    return this.app.param("zoom") && ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1] ? ends : null;
+  }
+
   get metrics() {
     const given = this.app.param("m").split(",").filter(Boolean);
     if (given.length) return given.slice(0, MOST_CHARTS);
@@ -54,15 +60,16 @@ class LearningTab {
 
   #toolbar() {
     const {app} = this;
-    const axis = (key, label) => element("button", {type: "button", "data-axis": key, onclick: () => this.#set("x", key === "time" ? "time" : "")}, label);
+    const axis = (key, label) => element("button", {type: "button", "data-axis": key, onclick: () => { app.setParam("zoom", ""); this.#set("x", key === "time" ? "time" : ""); }}, label);
     this.axes = element("div", {class: "segments", role: "group", "aria-label": "Axis"}, axis("env_steps", "env steps"), axis("time", "time"));
     this.slider = element("input", {type: "range", min: "0", max: "0.99", step: "0.01", "aria-label": "Smoothing", oninput: () => { app.setParam("smooth", this.slider.value === "0" ? "" : this.slider.value); this.draw(); }});
     this.sliderText = element("span", {class: "muted slider-value"});
     this.logButton = element("button", {type: "button", class: "toggle", onclick: () => this.#set("log", this.log ? "" : "1")}, "log scale");
     this.seedsButton = element("button", {type: "button", class: "toggle", onclick: () => this.#set("seeds", app.param("seeds") === "1" ? "" : "1")}, "mean over seeds");
+    this.zoomButton = element("button", {type: "button", onclick: () => this.#set("zoom", "")}, "Whole axis");
     const save = element("button", {type: "button", onclick: () => this.#save()}, "CSV");
     save.title = "What is shown, as a file";
-    return element("div", {class: "toolbar"}, this.axes, element("label", {}, "smoothing", this.slider, this.sliderText), this.logButton, this.seedsButton, element("span", {class: "spacer"}), save);
+    return element("div", {class: "toolbar"}, this.axes, element("label", {}, "smoothing", this.slider, this.sliderText), this.logButton, this.seedsButton, this.zoomButton, element("span", {class: "spacer"}), save);
   }
 
   #set(name, value) {
@@ -89,11 +96,11 @@ class LearningTab {
   /** Ask for what is new, and draw it. */
   async refresh() {
     if (!this.visible || !this.app.loaded || !this.app.selected.length) return;
-    const question = () => JSON.stringify([this.metrics, this.axis, this.seeds, this.app.selected]);
+    const question = () => JSON.stringify([this.metrics, this.axis, this.seeds, this.zoom, this.app.selected]);
     const asked = question();
     let changed = false;
     try {
-      changed = await this.data.refresh(this.metrics, this.axis, this.seeds);
+      changed = await this.data.refresh(this.metrics, this.axis, this.seeds, this.zoom);
     } catch (error) {
       this.app.toast(error.message, "error");
     }
@@ -126,6 +133,7 @@ class LearningTab {
     for (const button of this.axes.children) button.setAttribute("aria-pressed", String(button.dataset.axis === this.axis));
     this.slider.value = String(this.smoothing);
     this.sliderText.textContent = this.smoothing ? this.smoothing.toFixed(2) : "off";
+    this.zoomButton.hidden = !this.zoom;
     this.logButton.setAttribute("aria-pressed", String(this.log));
     const possible = this.data.groups().length > 0;
     this.seedsButton.disabled = !possible;
@@ -177,7 +185,7 @@ class LearningTab {
     this.grid.classList.toggle("one", wanted.length === 1);
     const about = new Map(this.data.metrics().map((metric) => [metric.name, metric.about]));
     const marks = this.data.marks(this.axis);
-    const xRange = this.data.range(wanted);
+    const xRange = this.zoom ?? this.data.range(wanted);
     for (const name of wanted) {
       const chart = this.charts.get(name) ?? this.#newChart(name);
       if (this.grid.children[wanted.indexOf(name)] !== chart.root) this.grid.append(chart.root);
@@ -197,7 +205,7 @@ class LearningTab {
 
   #newChart(name) {
     const others = (x) => { for (const [other, chart] of this.charts) if (other !== name) chart.showAt(x); };
-    const chart = new LineChart(this.grid, {title: name, onHover: others});
+    const chart = new LineChart(this.grid, {title: name, onHover: others, onZoom: (from, to) => this.#set("zoom", `${Number(from.toPrecision(6))}:${Number(to.toPrecision(6))}`)});
     chart.root.classList.add("card");
     chart.root.dataset.metric = name;
     this.charts.set(name, chart);

@@ -36,11 +36,11 @@ export class LearningData {
   }
 
   /** Read what is new for these metrics; returns whether anything has changed. One at a time: a slow answer delays the next question. */
-  async refresh(wanted, axis, seeds) {
+  async refresh(wanted, axis, seeds, zoom) {
     if (this.busy) return false;
     this.busy = true;
     try {
-      const changes = await Promise.all(this.app.selected.map((id) => this.#refreshRun(id, wanted, axis)));
+      const changes = await Promise.all(this.app.selected.map((id) => this.#refreshRun(id, wanted, axis, zoom)));
       const changed = changes.some(Boolean);
       const banded = seeds ? await this.#refreshBands(wanted, axis, changed) : false;
       return changed || banded;
@@ -49,16 +49,16 @@ export class LearningData {
     }
   }
 
-  async #refreshRun(id, wanted, axis) {
+  async #refreshRun(id, wanted, axis, zoom) {
     const state = this.state(id);
     const run = this.app.run(id);
     const seen = JSON.stringify([run?.status, run?.env_steps, run?.ended, run?.alerts]);
-    const question = JSON.stringify([wanted, axis]);
+    const question = JSON.stringify([wanted, axis, zoom]);
     const known = state.question === question;
     if (!run || (known && state.seen === seen && state.exact && run.status !== "running")) return false;
     try {
       if (state.seen !== seen || !state.metrics.length) state.metrics = (await this.app.get(`/api/runs/${id}/metrics`)).metrics;
-      if (wanted.length) await this.#readCurves(id, state, wanted, axis, known);
+      if (wanted.length) await this.#readCurves(id, state, wanted, axis, zoom, known);
       state.marks = await this.app.get(`/api/runs/${id}/marks`);
       state.error = "";
       state.question = question;
@@ -71,10 +71,10 @@ export class LearningData {
     return true;
   }
 
-  async #readCurves(id, state, wanted, axis, known) {
+  async #readCurves(id, state, wanted, axis, zoom, known) {
     const longest = Math.max(0, ...Object.values(state.series).map((series) => series.x.length));
-    const since = known && state.exact && longest <= 2 * POINTS ? {since: state.rows, version: state.version} : {};
-    const answer = await this.app.get(`/api/runs/${id}/curves`, {metric: wanted, axis, points: POINTS, ...since});
+    const more = zoom ? {start: zoom[0], end: zoom[1]} : known && state.exact && longest <= 2 * POINTS ? {since: state.rows, version: state.version} : {};
+    const answer = await this.app.get(`/api/runs/${id}/curves`, {metric: wanted, axis, points: POINTS, ...more});
     if (answer.from > 0) for (const [name, part] of Object.entries(answer.series)) append(state.series, name, part);
     else state.series = answer.series;
     Object.assign(state, {rows: answer.rows, version: answer.version, exact: answer.exact, read: answer.read, oddRows: answer.odd_rows});

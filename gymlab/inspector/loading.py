@@ -25,6 +25,16 @@ def checkpoint_name(checkpoint: Checkpoint) -> str:
     return checkpoint.path.name.removesuffix(".ckpt")
 
 
+def own_checkpoints(run: Run) -> list[Checkpoint]:
+    """Finished checkpoints of a run, oldest first; one that is, or holds, a link out of the run is none of its own."""
+    root = run.dir.resolve()
+    return [
+        checkpoint
+        for checkpoint in run.checkpoints.all()
+        if all(path.resolve().is_relative_to(root) for path in (checkpoint.path, *checkpoint.path.iterdir()))
+    ]
+
+
 def checkpoint_list(run: Run) -> list[dict[str, Any]]:
     """Checkpoints of a run, newest first, with their place, their return and whether they are best or last."""
     links = {}
@@ -32,7 +42,7 @@ def checkpoint_list(run: Run) -> list[dict[str, Any]]:
         path = run.checkpoints.directory / f"{word}.ckpt"
         links[word] = path.readlink().name if path.is_symlink() else None
     found = []
-    for checkpoint in reversed(run.checkpoints.all()):
+    for checkpoint in reversed(own_checkpoints(run)):
         try:
             metrics, counters = checkpoint.metrics(), checkpoint.read_state().get("counters") or {}
         except (OSError, CheckpointError):
@@ -53,7 +63,7 @@ def checkpoint_list(run: Run) -> list[dict[str, Any]]:
 
 def find_checkpoint(run: Run, name: str) -> Checkpoint:
     """The checkpoint of that name in the run's own list, verified; `best` means the best one, else the newest."""
-    checkpoints = run.checkpoints.all()
+    checkpoints = own_checkpoints(run)
     if not checkpoints:
         raise HttpError(404, f"{run.id} has no finished checkpoint yet. Wait for one, or pick another run.")
     if name == "best":

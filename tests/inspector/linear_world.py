@@ -96,7 +96,9 @@ class LinearWorld(Workflow):
             latent = self.model.step(latent, self._one_hot([int(action)]))
             dreamt.append(self.model.decode(latent)[0])
         again = self.model.decode(self.model.encode(seen[start + 1 : start + 1 + horizon]))
-        return Dream(truth, again.numpy().reshape(horizon, *shape), torch.stack(dreamt).numpy().reshape(horizon, *shape))
+        return Dream(
+            truth, again.numpy().reshape(horizon, *shape), torch.stack(dreamt).numpy().reshape(horizon, *shape)
+        )
 
     def get_state(self):
         return {"generators": {name: generator.bit_generator.state for name, generator in self.generators.items()}}

@@ -141,7 +141,8 @@ class WorldModelView {
     this.chart.setCursor(this.step + 1);
     if (sheet) this.canvases.forEach((canvas, row) => canvas.getContext("2d").drawImage(sheet, this.step * found.width, row * found.height, found.width, found.height, 0, 0, found.width, found.height));
     else this.lines.setCursor(this.step + 1);
-    this.readout.textContent = `${this.step + 1} ${this.step ? "steps" : "step"} after step ${found.start}, the last one seen · error of the reconstruction ${precise(found.reconstruction_error[this.step])}, of the dream ${precise(found.dream_error[this.step])}`;
+    const ended = found.horizon < Number(this.horizon.value) ? ` · the episode ends ${found.horizon} steps ahead` : "";
+    this.readout.textContent = `${this.step + 1} ${this.step ? "steps" : "step"} after step ${found.start}, the last one seen · error of the reconstruction ${precise(found.reconstruction_error[this.step])}, of the dream ${precise(found.dream_error[this.step])}${ended}`;
   }
 }
 

@@ -69,7 +69,7 @@ def png(pixels: np.ndarray) -> bytes:
 def decode(blob: bytes) -> np.ndarray:
     """The pixels of a PNG or a JPEG."""
     with Image.open(io.BytesIO(blob)) as image:
-        return np.asarray(image)
+        return np.array(image)
 
 
 def media_type(blob: bytes) -> str:

@@ -1,5 +1,6 @@
 """Asking the inspector's handlers without a server, and agents without the inspector."""
 
+import importlib
 import json
 import time
 
@@ -7,6 +8,10 @@ import numpy as np
 
 import gymlab
 from gymlab.inspector.routes import Request, answer
+from gymlab.inspector.server import HANDLERS
+
+for name in HANDLERS:
+    importlib.import_module(f"gymlab.inspector.{name}")
 
 
 def ask(inspector, path, method="GET", body=None, **query):

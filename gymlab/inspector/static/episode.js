@@ -115,6 +115,8 @@ class EpisodeView {
     this.table.load(trace, data);
     this.player.load(trace, {count, starts, ends: (position) => (this.isEnd[position] ? data.end[this.rowAt[position]] : null)});
     this.#drawCharts();
+    // Keys are for the frame now; space would press Rollout again.
+    if (this.form.root.contains(document.activeElement)) this.player.stage.focus({preventScroll: true});
   }
 
   #drawCharts() {

@@ -141,8 +141,9 @@ class MetricsTable:
         return {name: values[:rows] for name, values in found.items()}
 
     def sample(self, names: Iterable[str], count: int) -> Columns:
-        """These columns at evenly spaced places of the file, without reading the rest."""
-        return sample_rows(self._file, self._places, self._known(names), self._start, count)
+        """These columns at evenly spaced places of the file, without reading the rest; a name that it does not have is left out."""
+        wanted = self._known(names)
+        return sample_rows(self._file, self._places, wanted, self._start, count) if wanted else {}
 
     def _known(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name in self._places]

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,19 @@ def new_page(browser):
 def page(new_page):
     """A page of 1280 x 800."""
     return new_page()
+
+
+@pytest.fixture
+def wait_until():
+    """`wait_until(page, "1 < 2")`. Playwright's own wait for an expression needs what the page's security policy forbids."""
+
+    def wait(page, expression, seconds=20):
+        end = time.monotonic() + seconds
+        while not page.evaluate(expression):
+            assert time.monotonic() < end, expression
+            page.wait_for_timeout(50)
+
+    return wait
 
 
 def _is_ours(url):

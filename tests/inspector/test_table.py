@@ -182,6 +182,7 @@ def test_empty_and_headless_files(tmp_path):
     table = MetricsTable(path)
     assert read_all(table, ["a"])["a"].tolist() == []
     assert table.sample(["a"], 10)["a"].tolist() == []
+    assert table.sample(["unknown"], 10) == {}
 
 
 def test_a_line_without_end_is_damage(tmp_path):

@@ -60,7 +60,7 @@ export class LineChart {
     this.markLayer = element("div", {class: "marks"});
     this.tooltip = element("div", {class: "tooltip", role: "status", hidden: true});
     this.noteLayer = element("div", {class: "chart-note", hidden: true});
-    this.plot = element("div", {class: "plot", tabindex: "0", role: "img", "aria-label": options.title ?? "chart"}, this.canvas, this.noteLayer, this.markLayer, this.tooltip);
+    this.plot = element("div", {class: "plot", tabindex: "0", role: "group", "aria-label": options.title ?? "chart"}, this.canvas, this.noteLayer, this.markLayer, this.tooltip);
     this.plot.style.height = `${this.options.height}px`;
     this.titleLine = element("figcaption", {class: "chart-title"}, options.title ?? "");
     this.root = element("figure", {class: "chart"}, options.title === undefined ? null : this.titleLine, this.plot);

@@ -191,7 +191,8 @@ class LearningTab {
       if (this.grid.children[wanted.indexOf(name)] !== chart.root) this.grid.append(chart.root);
       chart.setHeight(wanted.length === 1 ? HEIGHTS.one : HEIGHTS.many);
       const time = this.axis === "time";
-      const caption = element("span", {class: "chart-caption"}, name, about.get(name) ? element("span", {class: "muted small"}, about.get(name)) : null);
+      const sampled = this.app.selected.some((run) => this.data.runs.get(run)?.exact === false);
+      const caption = element("span", {class: "chart-caption"}, name, sampled ? element("span", {class: "pill", title: "Some rows of the file, until all of them are read"}, "sample") : null, about.get(name) ? element("span", {class: "muted small"}, about.get(name)) : null);
       chart.update({series: this.data.lines(name, {smoothing: this.smoothing, seeds: this.seeds}), marks, xRange, log: this.log, title: caption, label: name, xLabel: time ? "time" : "env steps", xFormat: time ? duration : compact, note: this.#chartNote(name)});
     }
   }
@@ -199,8 +200,7 @@ class LearningTab {
   #chartNote(name) {
     const waiting = this.app.selected.some((run) => { const state = this.data.runs.get(run); return !state || (!state.question && !state.error); });
     const drawn = this.app.selected.some((run) => this.data.runs.get(run)?.series[name]?.x.length);
-    if (drawn) return this.app.selected.some((run) => this.data.runs.get(run)?.exact === false) ? "sample" : "";
-    return waiting ? "Reading …" : "";
+    return waiting && !drawn ? "Reading …" : "";
   }
 
   #newChart(name) {

@@ -1,6 +1,7 @@
 """Episode, Agent and World model in a real browser: what they show is what the agent does by itself."""
 
 import csv
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ def roll_out(page, server, run, **settings):
     open_tab(page, server, "episode", run, **settings)
     page.get_by_role("button", name="Rollout").click()
     page.locator(".steps-body [data-row='0']").wait_for()
+
+
+def until(page, wanted, seconds=20):
+    """Wait for something; a page that allows no eval cannot be told to wait by itself."""
+    end = time.monotonic() + seconds
+    while not wanted():
+        assert time.monotonic() < end, wanted
+        page.wait_for_timeout(30)
 
 
 def number(text):
@@ -113,7 +122,7 @@ def test_playing_moves_on_and_stops_at_the_end(server, page):
     page.keyboard.press(" ")  # the frame has the focus after a rollout
     page.get_by_role("button", name="Pause (space)").wait_for()
     page.get_by_label("Speed").select_option("8")
-    page.wait_for_function("document.querySelector('#panel-episode [data-figure=index]').textContent === '11'")
+    until(page, lambda: figure(page, "index") == "11")
     page.get_by_role("button", name="Play (space)").wait_for()
     page.locator("#panel-episode input[aria-label=Position]").fill("2")
     assert int(figure(page, "index")) <= 2
@@ -121,18 +130,22 @@ def test_playing_moves_on_and_stops_at_the_end(server, page):
 
 def test_views_of_an_agent_that_sees_pictures(server, page):
     roll_out(page, server, "pixels", steps=6)
-    size = "() => { const c = document.querySelector('#panel-episode canvas.frame'); return [c.width, c.height]; }"
-    page.wait_for_function(f"({size})()[0] === 600")
+    canvas = page.locator("#panel-episode canvas.frame")
+
+    def size():
+        return canvas.evaluate("canvas => [canvas.width, canvas.height]")
+
+    until(page, lambda: size() == [600, 400])
     page.get_by_role("button", name="Processed").click()
-    page.wait_for_function(f"({size})()[0] !== 600")
-    width, height = page.evaluate(size)
+    until(page, lambda: size()[0] != 600)
+    width, height = size()
     page.get_by_role("button", name="Stacked").click()
-    page.wait_for_function(f"({size})()[0] > {width}")
-    wide = page.evaluate(size)
+    until(page, lambda: size()[0] > width)
+    wide = size()
     assert wide[1] == height
     assert wide[0] % width == 0
     page.get_by_label("Zoom").select_option("2")
-    assert page.locator("#panel-episode canvas.frame").evaluate("c => c.style.width") == f"{2 * wide[0]}px"
+    assert canvas.evaluate("canvas => canvas.style.width") == f"{2 * wide[0]}px"
 
 
 def test_a_long_table_has_only_the_rows_in_sight(server, page):

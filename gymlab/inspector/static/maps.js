@@ -6,6 +6,7 @@ const SCALE = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 1
 const DIRECTIONS = {left: [-1, 0], right: [1, 0], up: [0, -1], down: [0, 1], west: [-1, 0], east: [1, 0], north: [0, -1], south: [0, 1]};
 const GROUNDS = {H: "hole", G: "goal", S: "start", C: "cliff"};
 const LAST_FIELDS = ["H", "G", "C"];
+const MOST_HEIGHT = 420;
 const LEAST_SHOWN = 0.04;
 
 /** A share of 0..1 as [red, green, blue] of the viridis scale. */
@@ -65,7 +66,7 @@ function shareAt(event) {
 function label(map, action) { return map.labels[action] ?? String(action); }
 
 function stateText(map, state, name) {
-  const parts = [name, GROUNDS[map.letters?.[state]]];
+  const parts = [name, ground(map, state)];
   if (map.values) parts.push(`value ${precise(map.values[state])}`);
   const row = map.q?.[state] ?? map.policy?.[state];
   if (row) parts.push(row.map((value, action) => `${label(map, action)} ${map.q ? precise(value) : `${(value * 100).toFixed(1)}%`}`).join(", "));
@@ -75,8 +76,8 @@ function stateText(map, state, name) {
 
 /** A world of fields: colour is the value, arrows the policy. Taxi's walls, passenger and destination where the map has them. */
 export function gridMap(map, width, colours) {
-  const cell = Math.max(22, Math.min(104, Math.floor(width / map.columns)));
-  const range = extent((map.values ?? []).filter((_, state) => !LAST_FIELDS.includes(map.letters[state])));
+  const cell = Math.max(22, Math.min(104, Math.floor(width / map.columns), Math.floor(MOST_HEIGHT / map.rows)));
+  const range = extent((map.values ?? []).filter((_, state) => !isLast(map, state)));
   const readout = element("p", {class: "readout", role: "status"}, "Point at a field to read its numbers.");
   const canvas = sharpCanvas(cell * map.columns, cell * map.rows, "Map of values and actions", (context) => {
     for (let state = 0; state < map.rows * map.columns; state += 1) field(context, map, state, cell, range, colours);
@@ -97,11 +98,16 @@ export function gridMap(map, width, colours) {
   return element("div", {}, element("div", {class: "map"}, canvas), legend("value", range), readout);
 }
 
+/** What a field is, where letters are grounds; in Taxi's town they are names of places. */
+function ground(map, state) { return map.kind === "grid" ? GROUNDS[map.letters[state]] : undefined; }
+
+function isLast(map, state) { return map.kind === "grid" && LAST_FIELDS.includes(map.letters[state]); }
+
 function field(context, map, state, cell, range, colours) {
   const [column, row] = [state % map.columns, Math.floor(state / map.columns)];
   const [x, y] = [column * cell, row * cell];
   const letter = map.letters[state];
-  const ends = LAST_FIELDS.includes(letter);
+  const ends = isLast(map, state);
   const value = map.values?.[state];
   const unseen = map.visits && map.visits[state].every((count) => count === 0);
   const parts = value === null || value === undefined ? [128, 128, 128] : viridis((value - range[0]) / (range[1] - range[0] || 1));
@@ -113,7 +119,7 @@ function field(context, map, state, cell, range, colours) {
   context.textBaseline = "middle";
   const size = Math.max(9, Math.min(13, cell / 6));
   context.font = `600 ${size}px ${colours.font}`;
-  const sign = GROUNDS[letter] ?? (letter === "F" ? "" : letter ?? "");
+  const sign = ground(map, state) ?? (letter === "F" ? "" : letter ?? "");
   if (ends) {
     if (cell >= 34) context.fillText(sign, x + cell / 2, y + cell / 2);
     return;

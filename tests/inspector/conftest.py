@@ -1,5 +1,6 @@
 """Real runs trained in seconds, a server over them, and a browser that forgives nothing."""
 
+import fcntl
 import importlib
 import json
 import os
@@ -65,18 +66,32 @@ CHROMIUM = (
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """A runs directory nobody writes to: four trained runs, a corrupt one, a half-written one, and a secret beside it."""
-    base = tmp_path_factory.mktemp("inspected")
-    (base / "secret.txt").write_text("the-planted-secret")
-    runs = base / "runs"
+    """A runs directory nobody writes to, made once for all processes that test; beside it lies a secret."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    place, whole = base / "inspected", base / "inspected" / "whole"
+    with (base / "inspected.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            make_runs(place)
+            whole.touch()
+    return place / "runs"
+
+
+def make_runs(place):
+    """Four trained runs, a corrupt one, a half-written one, a link that leads out and a hidden directory."""
+    runs = place / "runs"
     for name, words in TRAININGS.items():
         assert main(["train", *words, "video=false", "--quiet", "--runs-dir", str(runs), "--run-id", name]) == 0
-    corrupt = runs / "corrupt"
-    shutil.copytree(runs / "lake", corrupt, symlinks=True)
-    (corrupt / "run.json").write_text('{"status": "fini')
+    (place / "secret.txt").write_text("the-planted-secret")
+    shutil.copytree(runs / "lake", runs / "corrupt", symlinks=True)
+    (runs / "corrupt" / "run.json").write_text('{"status": "fini')
     (runs / "half-written").mkdir()
     (runs / "half-written" / ".run.json.lock").touch()
-    return runs
+    (runs / "linked").symlink_to(place)
+    (runs / ".hidden").mkdir()
+    shutil.copy(runs / "lake" / "config.json", runs / ".hidden")
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from gymlab.engine.changes import ChangeLog
 from gymlab.engine.lock import run_lock
 from gymlab.inspector.routes import HttpError, Inspector
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 ADDRESS = "/api/runs/one/hyperparameters"
 
 

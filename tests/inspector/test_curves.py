@@ -13,8 +13,6 @@ from gymlab.inspector.routes import HttpError, Inspector
 from gymlab.inspector.table import AT_ONCE_BYTES
 from gymlab.metrics.statistics import mean_ci95
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 STEPS, WALL, RETURN = "train/cnt/env_steps", "sys/time/wall", "train/roll/ep_rew/mean"
 
 

@@ -16,8 +16,6 @@ from run_makers import make_run
 
 from gymlab.engine.changes import ChangeLog
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 STEPS, RETURN, VALUE = "train/cnt/env_steps", "train/roll/ep_rew/mean", "train/loss/value"
 
 
@@ -209,6 +207,7 @@ def test_a_run_is_watched_and_changed_while_it_trains(start_server, page, traini
     page.get_by_role("button", name="live", exact=True).click()
     page.get_by_label("New value of policy_lr").wait_for(timeout=40_000)
     label = f"document.querySelector('[data-metric=\"{RETURN}\"] .plot').getAttribute('aria-label')"
+    chart(page, RETURN).wait_for()
     before = page.evaluate(label)
     wait_until(page, f"{label} !== {json.dumps(before)}")
     assert any("since=" in url for url in requests)
@@ -230,3 +229,22 @@ def test_a_run_is_watched_and_changed_while_it_trains(start_server, page, traini
         page,
         "document.querySelector('[data-metric=\"train/policy_lr\"] .plot')?.getAttribute('aria-label').includes('2e-4')",
     )
+
+
+def test_the_readout_says_nothing_of_a_run_that_has_ended_there(start_server, page, tmp_path, wait_until):
+    make_run(tmp_path, "short", metrics=f"{STEPS},{RETURN}\n100,1.5\n200,2.5\n")
+    make_run(tmp_path, "long", metrics=f"{STEPS},{RETURN}\n100,10.5\n200,20.5\n1000,30.5\n")
+    open_learning(wait_until, page, start_server(tmp_path), ["short", "long"], m=RETURN)
+    plot = chart(page, RETURN).locator(".plot")
+    box = plot.bounding_box()
+    at = {share: {"x": 54 + share * (box["width"] - 66), "y": 200} for share in (0.2, 0.7, 1.0)}
+    readout = chart(page, RETURN).locator(".tooltip")
+    plot.hover(position=at[0.2])
+    assert "200 env steps" in readout.inner_text()
+    assert "2.5" in readout.inner_text()
+    assert "20.5" in readout.inner_text()
+    plot.hover(position=at[1.0])
+    assert "short" not in readout.inner_text()
+    assert "30.5" in readout.inner_text()
+    plot.hover(position=at[0.7])
+    assert "30.5 at 1,000" in " ".join(readout.inner_text().split())

@@ -12,8 +12,6 @@ from gymlab.engine.lock import run_lock
 from gymlab.inspector import runs as module
 from gymlab.inspector.routes import Inspector
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 def listed(answer):
     return {run["id"]: run for run in answer["runs"]}

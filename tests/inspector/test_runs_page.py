@@ -6,8 +6,6 @@ import re
 import pytest
 from run_makers import make_run
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 def row(page, name):
     return page.locator(f'tr[data-run="{name}"]')

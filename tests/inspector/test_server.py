@@ -3,14 +3,13 @@
 import http.client
 import json
 import shutil
+import time
 
 import pytest
 
 from gymlab.errors import GymlabError
 from gymlab.inspector.routes import ROUTES, Inspector, Response, route
 from gymlab.inspector.server import FILES, STATIC, Server, serve
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 SECRET = b"the-planted-secret"
 CLIMBS = [
@@ -106,11 +105,6 @@ def test_headers_of_every_answer(ask):
 
 @pytest.mark.parametrize("climb", CLIMBS)
 def test_no_path_leads_out(ask, runs, climb):
-    outside = runs / "linked"
-    if not outside.is_symlink():
-        outside.symlink_to(runs.parent)
-        (runs / ".hidden").mkdir()
-        shutil.copy(runs / "lake" / "config.json", runs / ".hidden")
     for place in ("/", "/static/", "/api/runs/", "/api/"):
         for tail in ("", "/curves?metric=a", "/marks", "/metrics"):
             status, _, body = ask("GET", place + climb + tail)
@@ -244,7 +238,10 @@ def test_an_error_of_our_own_is_told_in_a_sentence_without_a_traceback(ask, capl
     assert status == 500
     assert json.loads(body)["error"].startswith("The inspector met an error of its own.")
     assert b"Traceback" not in body
-    assert "ZeroDivisionError" in caplog.text
+    end = time.monotonic() + 5
+    while "ZeroDivisionError" not in caplog.text:  # It is told after the answer is out.
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_the_next_free_port_is_taken(tmp_path, server):

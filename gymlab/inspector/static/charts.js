@@ -68,7 +68,7 @@ export class LineChart {
     this.plot.addEventListener("pointerdown", (event) => this.#pressed(event));
     this.plot.addEventListener("pointerup", (event) => this.#released(event));
     this.plot.addEventListener("pointermove", (event) => this.#moved(event));
-    this.plot.addEventListener("pointerleave", () => { this.pressed = null; this.#setHover(null); });
+    this.plot.addEventListener("pointerleave", (event) => this.#left(event));
     this.plot.addEventListener("blur", () => this.#setHover(null));
     this.plot.addEventListener("click", (event) => this.#picked(event));
     this.plot.addEventListener("keydown", (event) => this.#key(event));
@@ -308,7 +308,7 @@ export class LineChart {
       this.markKey = key;
       this.markLayer.replaceChildren(...shown.map((mark) => {
         const button = element("button", {type: "button", class: `mark ${mark.kind}`, "aria-label": [mark.title, mark.text, mark.tip].filter(Boolean).join(". ")}, mark.kind === "alert" ? "!" : "Δ");
-        const open = () => { this.openMark = mark; this.#readout(); };
+        const open = () => { this.openMark = mark; this.openTop = button.offsetTop + button.offsetHeight + 5; this.#readout(); };
         const close = () => { this.openMark = null; this.#readout(); };
         for (const [event, call] of [["pointerenter", open], ["focus", open], ["pointerleave", close], ["blur", close]]) button.addEventListener(event, call);
         return button;
@@ -352,8 +352,13 @@ export class LineChart {
     }
   }
 
+  /** What each series has nearest to the crosshair; one that began later or has ended before is left out. */
   #hits() {
-    return this.series.map((series) => ({series, index: nearest(series.x, this.hover)})).filter(({series, index}) => index >= 0 && this.#usable(series.y[index]));
+    const near = (this.range.x1 - this.range.x0) * 0.02;
+    return this.series
+      .map((series) => ({series, index: nearest(series.x, this.hover)}))
+      .filter(({series, index}) => index >= 0 && this.#usable(series.y[index]) && this.hover >= series.x[0] - near && this.hover <= series.x.at(-1) + near)
+      .map((hit) => ({...hit, distance: Math.abs(hit.series.x[hit.index] - this.hover), far: Math.abs(hit.series.x[hit.index] - this.hover) > near}));
   }
 
   #readout() {
@@ -363,13 +368,14 @@ export class LineChart {
       rows.push(element("div", {class: "tooltip-head"}, mark.title), element("div", {}, mark.text ?? ""), mark.tip ? element("div", {class: "tip"}, mark.tip) : "");
     } else if (this.hover !== null && this.range) {
       const hits = this.#hits();
-      const at = hits.length ? hits[0].series.x[hits[0].index] : this.hover;
-      rows.push(element("div", {class: "tooltip-head"}, `${this.options.xFormat === compact ? precise(at) : this.options.xFormat(at)} ${this.options.xLabel}`));
-      for (const {series, index} of hits) {
+      const place = (x) => (this.options.xFormat === compact ? precise(x) : this.options.xFormat(x));
+      const closest = hits.reduce((best, hit) => (best && best.distance <= hit.distance ? best : hit), null);
+      if (hits.length) rows.push(element("div", {class: "tooltip-head"}, `${place(closest.series.x[closest.index])} ${this.options.xLabel}`));
+      for (const {series, index, far} of hits) {
         const dot = element("span", {class: "dot"});
         dot.style.background = series.colour;
         const span = series.low && series.high ? ` ${series.span ?? ""} [${precise(series.low[index])}, ${precise(series.high[index])}]` : series.raw ? ` (raw ${precise(series.raw[index])})` : "";
-        rows.push(element("div", {class: "tooltip-row"}, dot, element("span", {class: "tooltip-label"}, series.label), element("b", {}, precise(series.y[index])), span));
+        rows.push(element("div", {class: "tooltip-row"}, dot, element("span", {class: "tooltip-label"}, series.label), element("b", {}, precise(series.y[index])), span, far ? element("span", {class: "muted"}, ` at ${place(series.x[index])}`) : null));
       }
     }
     this.tooltip.hidden = !rows.length;
@@ -378,6 +384,7 @@ export class LineChart {
     const x = this.x(mark ? mark.x : this.hover);
     const room = this.plot.clientWidth;
     const width = this.tooltip.offsetWidth;
+    this.tooltip.style.top = `${mark ? this.openTop : 14}px`;
     this.tooltip.style.left = `${Math.max(0, Math.min(room - width, x + 14 + width > room ? x - width - 14 : x + 14))}px`;
   }
 
@@ -398,7 +405,14 @@ export class LineChart {
     this.options.onHover?.(x);
   }
 
+  #left(event) {
+    this.pressed = null;
+    // A finger leaves as it is lifted: what it has pointed at stays until another place is touched.
+    if (event.pointerType !== "touch") this.#setHover(null);
+  }
+
   #pressed(event) {
+    if (event.pointerType === "touch") this.#moved(event);
     if (this.options.onZoom && event.button === 0 && event.pointerType === "mouse" && !event.target.closest(".mark")) this.pressed = this.#at(event);
   }
 

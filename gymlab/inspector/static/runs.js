@@ -87,6 +87,7 @@ class RunsTab {
   #drawNothing() {
     const {app} = this;
     this.table.hidden = !this.shown.length;
+    this.toolbar.hidden = app.loaded && !app.runs.length;
     if (this.shown.length || !app.loaded) this.nothing.replaceChildren();
     else if (app.runs.length) this.nothing.replaceChildren(emptyState("No run is like that", "Every word of the filter must occur in a run's name, experiment, algorithm or status."));
     else this.nothing.replaceChildren(emptyState("No runs yet", `There is none in ${app.runsDirectory}. Train one; it appears here while it learns.`, "gymlab train CartPole-v1:ppo"));

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -137,6 +137,64 @@ class WorkflowContext:
     """Whether the run was asked to stop: a `collect` that takes long may return early, with `interrupted`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What an agent saw and did, in the order in which it happened; episodes follow one another.
+
+    observations[t] --actions[t]--> observations[t + 1], unless is_first[t + 1]
+    """
+
+    observations: np.ndarray
+    """[T, ...] as the environment gave them, after all wrappers."""
+    actions: np.ndarray
+    """[T, ...] as the environment took them."""
+    is_first: np.ndarray
+    """[T] bool; the observation is an episode's first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dream:
+    """A world model beside the world: row k belongs to the observation k + 1 steps after the last one that the dream has seen.
+
+    All three are in the units of the recorded observations (images: 0..255), of any float or integer type.
+    """
+
+    truth: np.ndarray
+    """[H, ...] what was observed."""
+    reconstruction: np.ndarray
+    """[H, ...] what the model makes of each observation when it has seen it."""
+    dream: np.ndarray
+    """[H, ...] what the model expects from the actions alone (open loop)."""
+
+    @property
+    def reconstruction_error(self) -> np.ndarray:
+        """[H] root of the mean squared difference from the truth."""
+        return _root_mean_square(self.reconstruction, self.truth)
+
+    @property
+    def dream_error(self) -> np.ndarray:
+        """[H] root of the mean squared difference from the truth."""
+        return _root_mean_square(self.dream, self.truth)
+
+
+def _root_mean_square(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    difference = guess.astype(np.float64) - truth
+    errors: np.ndarray = np.sqrt(np.square(difference).reshape(len(truth), -1).mean(axis=1))
+    return errors
+
+
+@runtime_checkable
+class WorldModel(Protocol):
+    """What a workflow that has learned a model of its world offers beside `act`; the inspector's World model tab shows it."""
+
+    def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
+        """Dream the `horizon` observations after `start`, given the recorded actions.
+
+        The dream may use observations up to and including `start`, from the beginning of its episode on, and of those after it only the
+        actions: actions[start] leads to its first row. The caller sees to it that no episode ends before start + horizon.
+        """
+
+
 class Workflow(ABC):
     """One algorithm. Methods in call order; hooks a workflow does not have are simply absent from its phases."""
 
@@ -150,6 +208,8 @@ class Workflow(ABC):
         self.hyperparameters = context.hyperparameters
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.generators: dict[str, np.random.Generator] = {}
+        """Random streams by name. `act` draws from the one called `act` and from no other, so that an episode can be repeated."""
 
     @abstractmethod
     def initialize(self) -> None:
@@ -172,7 +232,7 @@ class Workflow(ABC):
         deterministic: bool = False,
         action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
-        """Actions for a batch of raw observations; extras may hold `probabilities`, `value`, `log_prob`, `latent`."""
+        """Actions for a batch of raw observations; extras may hold `probabilities` (or `mean`, `std`), `value`, `log_prob`, `latent`."""
 
     def default_buffers(self) -> dict[str, Any]:
         """Buffers that the phases name and the config does not define."""

@@ -42,11 +42,15 @@ FILES = {
     "/static/learning_data.js": ("learning_data.js", SCRIPT),
     "/static/learning_form.js": ("learning_form.js", SCRIPT),
     "/static/episode.js": ("episode.js", SCRIPT),
+    "/static/rollout.js": ("rollout.js", SCRIPT),
+    "/static/player.js": ("player.js", SCRIPT),
+    "/static/steps.js": ("steps.js", SCRIPT),
+    "/static/maps.js": ("maps.js", SCRIPT),
     "/static/agent.js": ("agent.js", SCRIPT),
     "/static/world_model.js": ("world_model.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs", "curves", "changes")
+HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "
@@ -116,6 +120,8 @@ class Connection(BaseHTTPRequestHandler):
     server_version = "gymlab"
     sys_version = ""
     timeout = 60
+    disable_nagle_algorithm = True
+    """An answer is two writes: with it, the second waits 40 ms for the browser to acknowledge the first, for every picture."""
 
     def do_GET(self) -> None:
         """Files and what handlers tell."""

@@ -287,7 +287,7 @@ def sample_rows(file: int, places: Mapping[str, int], names: Sequence[str], star
         cells = piece[begin + 1 : close].split(b",")
         found = [_number(cells[places[name]]) if places[name] < len(cells) else None for name in names]
         rows[origin + begin + 1] = [np.nan if value is None else value for value in found]
-    values = np.array([rows[place] for place in sorted(rows)], dtype=np.float64).reshape(-1, len(names))
+    values = np.array([rows[place] for place in sorted(rows)], dtype=np.float64).reshape(len(rows), len(names))
     return {name: values[:, index] for index, name in enumerate(names)}
 
 

@@ -78,6 +78,10 @@ class Distribution(ABC):
     def probabilities(self, parameters: np.ndarray) -> np.ndarray | None:
         """Probability of each choice, for people to look at; None where actions are continuous."""
 
+    def moments(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and deviation of each dimension, for people to look at; None where actions are choices."""
+        return None
+
     @abstractmethod
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Stored actions as the environment takes them: shaped, offset, within its bounds."""
@@ -303,6 +307,11 @@ class DiagonalGaussian(Distribution):
 
     def probabilities(self, parameters: np.ndarray) -> None:
         """A density has no probability to show."""
+
+    def moments(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[B, D] means, before they are clipped to the bounds, and standard deviations."""
+        mean, log_std = self._split(parameters)
+        return mean, np.exp(log_std)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Actions in the space's shape, clipped to its bounds."""

@@ -105,7 +105,7 @@ def choose_actions(
     deterministic: bool,
     action_mask: np.ndarray | None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Actions as the environment takes them, and what `Workflow.act` tells beside: log_prob, and probabilities where there are any."""
+    """Actions as the environment takes them, and what `Workflow.act` tells beside: log_prob, and probabilities or mean and std."""
     parameters = distribution.mask(parameters, action_mask)
     if deterministic:
         actions = distribution.mode(parameters)
@@ -115,4 +115,7 @@ def choose_actions(
     probabilities = distribution.probabilities(parameters)
     if probabilities is not None:
         extras["probabilities"] = probabilities
+    moments = distribution.moments(parameters)
+    if moments is not None:
+        extras["mean"], extras["std"] = moments
     return distribution.to_environment(actions), extras

@@ -47,12 +47,20 @@ class Agent:
         set_threads(config, observation_space)
         workflow = bind_workflow(config, observation_space, space_from_json(state["action_space"]), make_fabric(config))
         load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
+        # What a schedule had come to when the agent was saved: a share of random actions, for one.
+        workflow.hyperparameters.set_state(state["hyperparameters"])
         return cls(workflow, config, space_from_json(state["raw_observation_space"]), checkpoint)
 
     def reset(self) -> None:
         """Forget the episode so far; call it at the start of each one."""
         self._state: Any = None
         self._count = 0
+
+    def seed(self, seed: int) -> None:
+        """Draw stochastic actions from the beginning of this seed's stream: the same seed, the same actions."""
+        generator = self.workflow.generators.get("act")
+        if generator is not None:
+            generator.bit_generator.state = SeedTree(seed).child("act").generator().bit_generator.state
 
     def act(self, observation: Any, *, deterministic: bool = True, action_mask: np.ndarray | None = None) -> Any:
         """The action for an observation as the environment gives it, or actions for a batch of them."""

@@ -85,8 +85,7 @@ def evaluation_environment(
     restarts: Restarts | None = None,
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
-    caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
-    capped = config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
+    capped = episode_capped(config)
     apart = family_of(config.env_id).one_a_process
     if apart:
         # Whatever this process already holds, one more environment has a process to itself.
@@ -98,6 +97,12 @@ def evaluation_environment(
         )
     width = 1 if apart else MOST_EVALUATION_ENVS if backend == "native" else config.n_envs
     return make_vector(capped, min(episodes, width), seeds, purpose=purpose, backend=backend, restarts=restarts)
+
+
+def episode_capped(config: Config) -> Config:
+    """The config with the time limit that episodes have outside of training."""
+    caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
+    return config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
 
 
 def make_fabric(config: Config) -> Fabric:

@@ -150,6 +150,8 @@ class Workflow(ABC):
         self.hyperparameters = context.hyperparameters
         self.modules: dict[str, nn.Module] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.generators: dict[str, np.random.Generator] = {}
+        """Random streams by name. `act` draws from the one called `act` and from no other, so that an episode can be repeated."""
 
     @abstractmethod
     def initialize(self) -> None:
@@ -172,7 +174,7 @@ class Workflow(ABC):
         deterministic: bool = False,
         action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
-        """Actions for a batch of raw observations; extras may hold `probabilities`, `value`, `log_prob`, `latent`."""
+        """Actions for a batch of raw observations; extras may hold `probabilities` (or `mean`, `std`), `value`, `log_prob`, `latent`."""
 
     def default_buffers(self) -> dict[str, Any]:
         """Buffers that the phases name and the config does not define."""

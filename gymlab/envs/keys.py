@@ -31,8 +31,12 @@ WORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("turn right",), ("right", "d")),
     **dict.fromkeys(("up", "north", "forward", "move forward", "move up", "main engine", "gas"), ("up", "w")),
     **dict.fromkeys(("down", "south", "backward", "move backward", "move down", "brake"), ("down", "s")),
-    **dict.fromkeys(("left", "steer left", "west", "move left", "push left", "left engine", "torque -1"), ("left", "a")),
-    **dict.fromkeys(("right", "steer right", "east", "move right", "push right", "right engine", "torque +1"), ("right", "d")),
+    **dict.fromkeys(
+        ("left", "steer left", "west", "move left", "push left", "left engine", "torque -1"), ("left", "a")
+    ),
+    **dict.fromkeys(
+        ("right", "steer right", "east", "move right", "push right", "right engine", "torque +1"), ("right", "d")
+    ),
     **dict.fromkeys(("fire", "attack", "do", "toggle"), ("space", "e")),
     **dict.fromkeys(("use",), ("e", "u")),
     **dict.fromkeys(("speed", "run"), ("left shift", "v")),
@@ -166,7 +170,9 @@ def _choices(space: gym.spaces.MultiDiscrete, labels: Sequence[str], waits: bool
 
 def _numbers(space: gym.spaces.Box, labels: Sequence[str], waits: bool) -> Controls:
     """A pair of keys for a number with two sides, one key for a number with one, each to the end of its range."""
-    low, high = (np.where(np.isfinite(bound), bound, end).ravel() for bound, end in ((space.low, -1.0), (space.high, 1.0)))
+    low, high = (
+        np.where(np.isfinite(bound), bound, end).ravel() for bound, end in ((space.low, -1.0), (space.high, 1.0))
+    )
     rest = np.clip(0.0, low, high)
     effects: dict[str, tuple[int, float]] = {}
     table = []

@@ -40,6 +40,11 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
+def reward_text(value: float) -> str:
+    """A reward or a return of one episode: whole numbers without a fraction."""
+    return f"{value:,.0f}" if value == round(value) else format_number(value)
+
+
 def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean. Equal values, and a single one, have zero width."""
     sample = np.asarray(values, dtype=np.float64).ravel()

@@ -55,5 +55,5 @@ $(VENV)/.families: pyproject.toml | $(BIN)/pip
 	touch $@ $(VENV)/.core
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.families | $(BIN)/pip
-	$(BIN)/pip install --quiet --editable '.[$(FAMILIES),tensorboard,wandb,peers,dev]'
+	$(BIN)/pip install --quiet --editable '.[$(FAMILIES),offline,tensorboard,wandb,peers,dev]'
 	touch $@

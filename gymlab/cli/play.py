@@ -94,6 +94,12 @@ class Target:
         """The checkpoint that plays."""
         return None if self.agent is None or self.agent.checkpoint is None else self.agent.checkpoint.path
 
+    @property
+    def name(self) -> str:
+        """The run and its checkpoint, as far as there are any."""
+        run = [] if self.run is None else [self.run.id]
+        return " · ".join(run if self.checkpoint is None else [*run, self.checkpoint.stem])
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Play, then say how it went."""
@@ -144,10 +150,8 @@ def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
             from gymlab.cli.play_window import PlayWindow
 
             _show_keys(game, arguments.mode)
-            title = " · ".join(
-                filter(None, (target.run and target.run.id, target.checkpoint and target.checkpoint.stem))
-            )
-            window = stack.enter_context(PlayWindow(game, fps, title=title or arguments.mode, film=film))
+            title = target.name or arguments.mode
+            window = stack.enter_context(PlayWindow(game, fps, title=title, film=film))
             window.play(arguments.episodes, paused=arguments.step_by_step)
         else:
             _play_headless(game, arguments, film)

@@ -49,10 +49,10 @@ def scaled_size(width: int, height: int) -> tuple[int, int]:
 def scaled(frame: np.ndarray) -> pygame.Surface:
     """A picture [height, width, 3] as a surface of the size it is shown in: larger with sharp pixels, smaller smoothly."""
     height, width = frame.shape[:2]
-    picture = pygame.image.frombuffer(np.ascontiguousarray(frame[:, :, :3]), (width, height), "RGB")
+    picture = pygame.image.frombuffer(frame[:, :, :3].tobytes(), (width, height), "RGB")
     size = scaled_size(width, height)
     if size == (width, height):
-        return picture.copy()
+        return picture
     return pygame.transform.scale(picture, size) if size[0] > width else pygame.transform.smoothscale(picture, size)
 
 

@@ -1,4 +1,4 @@
-"""Show the report of a run, or a table of results over many runs, grouped by experiment."""
+"""Write the report of a run anew from its directory and show it, or a table of results over many runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gymlab.metrics.report import RunResult
 
 USAGE = "gymlab report [REF ...] [options]"
-EXAMPLES = """  gymlab report                                        of the newest run
+EXAMPLES = """  gymlab report                                        of the newest run: writes its report.md and curve.png, and shows them
   gymlab report my-run
   gymlab report 'cartpole-*' 'acrobot-*'               a results table over all runs of these names
   gymlab report 'cartpole-*' --markdown docs/results.md
@@ -74,14 +74,8 @@ def _show_one(run: Run, *, as_json: bool) -> int:
     if as_json:
         show_json(run_summary(run))
         return 0
-    path = run.dir / "report.md"
-    if not path.is_file():
-        state = f"{run.status} ({run.record['reason']})" if run.record.get("reason") else run.status
-        raise GymlabError(
-            f"Run {run.id} has no report: it is {state}. A report is written when a run comes to its end."
-        )
+    text = _write(run)
     console = screen()
-    text = path.read_text(encoding="utf-8")
     if console.is_terminal:
         from rich.markdown import Markdown
 
@@ -89,6 +83,19 @@ def _show_one(run: Run, *, as_json: bool) -> int:
     else:
         show_text(text)
     return 0
+
+
+def _write(run: Run) -> str:
+    """Write the report and give its text; in a directory that cannot be written to, the text alone."""
+    from gymlab.cli.output import show_notices
+    from gymlab.engine.report import report_data, write_report
+    from gymlab.metrics.report import render_report
+
+    try:
+        return render_report(write_report(run))
+    except OSError as error:
+        show_notices([f"{run.dir / 'report.md'} stays as it was: {error.strerror}."])
+        return render_report(report_data(run))
 
 
 def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:

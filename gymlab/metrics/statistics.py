@@ -142,9 +142,14 @@ def achievement_score(percentages: Sequence[float]) -> float:
 
 
 def binned_curves(
-    steps: Sequence[npt.ArrayLike], values: Sequence[npt.ArrayLike], *, bins: int = 60, seed: int = 0
+    steps: Sequence[npt.ArrayLike],
+    values: Sequence[npt.ArrayLike],
+    *,
+    bins: int = 60,
+    seed: int = 0,
+    statistic: str = "mean",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Learning curves of several seeds on one axis: bin ends in env steps, mean, low and high of the 95% interval.
+    """Learning curves of several seeds on one axis: bin ends in env steps, mean (or `iqm`), low and high of the 95% interval.
 
     Within a bin each run counts with its mean; a run without a value in a bin keeps its last one (an early-stopped run
     its final one), so that the mean never leaps because a run ended. Bins before a run's first value leave it out.
@@ -163,8 +168,10 @@ def binned_curves(
     mean, low, high = np.empty((3, used.size))
     for index, column in enumerate(used):
         present = grid[~np.isnan(grid[:, column]), column]
-        mean[index] = present.mean()
-        low[index], high[index] = mean_ci95(present, seed=seed)
+        found = (
+            estimate(present, seed=seed) if statistic == "mean" else aggregate(present[:, None], seed=seed)[statistic]
+        )
+        mean[index], low[index], high[index] = found.mean, found.low, found.high
     return edges[used + 1], mean, low, high
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -228,9 +229,8 @@ def _environment(name: str, plugins: Sequence[str]) -> Config:
     from gymlab.cli.output import show_notices
     from gymlab.engine.workflow import workflow_names
 
-    head, colon, rest = name.partition(":")
-    in_module = bool(colon) and all(part.isidentifier() for part in head.split("."))
-    has_variant = ":" in (rest if in_module else name)
+    # What follows the last colon is a variant, unless it has a version as environments of a module have.
+    has_variant = ":" in name and not re.search(r":[^:]+-v\d+$", name)
     # An environment has to be trained by something to have a config; which algorithm makes no difference to it.
     algorithm = None if has_variant else workflow_names()[0]
     loaded = resolve(name, algo=algorithm, plugins=[*plugins, *named_modules(name, [], algorithm)])

@@ -80,6 +80,16 @@ def test_chance_plays_any_environment(cli, tmp_path):
     assert again["episodes"] == result["episodes"]
 
 
+def test_an_environment_of_a_module_of_ones_own(cli, tmp_path):
+    (tmp_path / "my_worlds.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Own-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=5)\n"
+    )
+    played = cli("play", "my_worlds:Own-v0", "--mode", "random", "--headless", "--episodes", "1", "--json")
+    assert played.code == 0, played.err
+    assert played.json()["episodes"] == [{"return": 5.0, "length": 5, "ending": "truncated", "success": None}]
+
+
 def test_each_step_in_a_line(cli, trained):
     shown = cli("play", "tiny", "--headless", "--step-by-step", "--episodes", "1", "--runs-dir", trained)
     lines = shown.out.splitlines()

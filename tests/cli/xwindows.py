@@ -38,7 +38,7 @@ class Played:
         self.process = subprocess.Popen(
             command, env=self.environment, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        self.window = self.wait(lambda: self.xdotool("search", "--onlyvisible", "--pid", self.process.pid)).split()[0]
+        self.last_title = ""
         self.wait(lambda: "episode" in self.title)
 
     def xdotool(self, *arguments):
@@ -50,20 +50,26 @@ class Played:
         while not (found := condition()):
             if self.process.poll() is not None:
                 raise AssertionError(self.process.communicate())
-            assert time.monotonic() < end, f"waited in vain; the window says {getattr(self, 'last_title', '')!r}"
+            assert time.monotonic() < end, f"waited in vain; the window says {self.last_title!r}"
             time.sleep(0.05)
         return found
 
     @property
+    def window(self):
+        """Its number, asked for each time: a window that changes its size may be another one."""
+        return self.xdotool("search", "--onlyvisible", "--pid", self.process.pid).strip()
+
+    @property
     def title(self):
-        self.last_title = self.xdotool("getwindowname", self.window).strip()
+        found = self.window
+        self.last_title = self.xdotool("getwindowname", found).strip() if found else ""
         return self.last_title
 
     @property
     def place(self):
-        """Episode and step, as the title tells them."""
-        episode, step = re.search(r"episode (\d+), step (\d+)", self.title).groups()
-        return int(episode), int(step)
+        """Episode and step, as the title tells them; before both while there is no window."""
+        found = re.search(r"episode (\d+), step (\d+)", self.title)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
 
     def key(self, name):
         self.xdotool("key", name)
@@ -76,8 +82,8 @@ class Played:
 
     @property
     def size(self):
-        shape = self.xdotool("getwindowgeometry", "--shell", self.window)
-        return tuple(int(re.search(rf"{side}=(\d+)", shape)[1]) for side in ("WIDTH", "HEIGHT"))
+        found = re.search(r"Geometry: (\d+)x(\d+)", self.xdotool("getwindowgeometry", self.window))
+        return (int(found[1]), int(found[2])) if found else None
 
     def finish(self):
         """Wait for its end; code, output and errors."""

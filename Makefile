@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 EXPERIMENT ?= CartPole-v1:ppo
 FAMILIES := box2d,atari,objects,vizdoom,retro,mujoco,dmc,minigrid,crafter
 GL := libegl1 libgl1 libgl1-mesa-dri libosmesa6
+SCREEN := chromium xvfb xdotool
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: train test verify install-all lint bench docs clean
@@ -56,4 +57,7 @@ $(VENV)/.families: pyproject.toml | $(BIN)/pip
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.families | $(BIN)/pip
 	$(BIN)/pip install --quiet --editable '.[$(FAMILIES),offline,tensorboard,wandb,peers,dev]'
+	@{ command -v chromium && command -v Xvfb && command -v xdotool; } >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet && apt-get install --yes --quiet $(SCREEN); } \
+	|| echo "Tests in a browser and on a screen need: sudo apt-get install $(SCREEN)"
 	touch $@

@@ -23,6 +23,7 @@ ALLOWED = {
     "engine": LEAVES | {"config", "metrics", "envs", "components", "buffers"},
     "workflows": LEAVES | {"config", "envs", "components", "buffers", "engine"},
     "api": LEAVES | {"config", "engine"},
+    "inspector": LEAVES | {"api", "config", "metrics", "envs", "components", "engine"},
     "bench": None,
     "cli": None,
 }

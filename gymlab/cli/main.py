@@ -17,6 +17,7 @@ COMMANDS = {
     "play": "watch the agent of a run play in a window, or play yourself; tables and videos",
     "record": "episodes of an agent as a Minari dataset",
     "compare": "groups of runs held against each other: table, picture, CSV",
+    "inspect": "look at runs, learning curves, episodes and agents in the browser",
     "runs": "list, show, prune and restore runs",
     "list": "environments with their variants, algorithms",
     "describe": "what a training would do, before it does it; the reference of all settings",

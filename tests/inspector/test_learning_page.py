@@ -1,0 +1,232 @@
+"""Tab Learning in a real browser: what is shown against numbers computed apart from it, and a run that is changed while it trains."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from run_makers import make_run
+
+from gymlab.engine.changes import ChangeLog
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+STEPS, RETURN, VALUE = "train/cnt/env_steps", "train/roll/ep_rew/mean", "train/loss/value"
+
+
+def column(run, name, against=STEPS):
+    with (run / "metrics.csv").open() as file:
+        rows = [(float(row[against]), float(row[name])) for row in csv.DictReader(file) if row[name]]
+    return np.array([x for x, _ in rows]), np.array([y for _, y in rows])
+
+
+def chart(page, name):
+    return page.locator(f'[data-metric="{name}"]')
+
+
+def saved(page):
+    """The rows of the CSV that the page gives."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    return list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+
+
+def open_learning(wait_until, page, server, runs, **params):
+    query = "".join(f"&{name}={value}" for name, value in params.items())
+    page.goto(f"{server.url}#learning?runs={','.join(runs)}{query}")
+    page.locator(".chart-grid .chart").first.wait_for()
+    wait_until(page, "![...document.querySelectorAll('.chart-note')].some((note) => note.textContent === 'Reading …')")
+
+
+def test_the_curve_and_its_readout_are_those_of_the_file(server, page, runs, wait_until):
+    open_learning(wait_until, page, server, ["cartpole-s1"], m=RETURN)
+    x, y = column(runs / "cartpole-s1", RETURN)
+    rows = saved(page)
+    np.testing.assert_allclose([float(row["env_steps"]) for row in rows], x)
+    np.testing.assert_allclose([float(row["value"]) for row in rows], y, rtol=1e-8)
+    plot = chart(page, RETURN).locator(".plot")
+    plot.focus()
+    page.keyboard.press("ArrowLeft")
+    readout = chart(page, RETURN).locator(".tooltip").inner_text()
+    assert f"{int(x[-1]):,} env steps" in readout
+    assert float(readout.rpartition("cartpole-s1")[2].replace(",", "")) == pytest.approx(y[-1], rel=1e-5)
+    page.keyboard.press("ArrowLeft")
+    assert f"{int(x[-2]):,} env steps" in chart(page, RETURN).locator(".tooltip").inner_text()
+    box = plot.bounding_box()
+    plot.hover(position={"x": box["width"] - 13, "y": 60})
+    assert f"{int(x[-1]):,} env steps" in chart(page, RETURN).locator(".tooltip").inner_text()
+
+
+def test_metrics_are_found_and_drawn_beside_each_other(server, page, runs, wait_until):
+    open_learning(wait_until, page, server, ["cartpole-s1", "cartpole-s2"], m=RETURN)
+    page.get_by_label("Find a metric").fill("loss val")
+    page.get_by_label("value", exact=True).check()
+    chart(page, VALUE).wait_for()
+    assert page.locator(".chart-grid .chart").count() == 2
+    wait_until(page, f"document.querySelector('[data-metric=\"{VALUE}\"] .chart-note').hidden")
+    rows = [row for row in saved(page) if row["metric"] == VALUE]
+    for run in ("cartpole-s1", "cartpole-s2"):
+        np.testing.assert_allclose(
+            [float(row["value"]) for row in rows if row["run"] == run], column(runs / run, VALUE)[1], rtol=1e-8
+        )
+    assert f"m={RETURN},{VALUE}" in page.url
+    page.reload()
+    chart(page, VALUE).wait_for()
+    page.get_by_label("value", exact=True).uncheck()
+    chart(page, VALUE).wait_for(state="detached")
+
+
+def test_time_smoothing_and_log_scale(server, page, runs, wait_until):
+    open_learning(wait_until, page, server, ["cartpole-s1"], m=RETURN)
+    page.get_by_role("button", name="time", exact=True).click()
+    wait_until(page, "location.hash.includes('x=time')")
+    seconds, y = column(runs / "cartpole-s1", RETURN, "sys/time/wall")
+    page.get_by_label("Smoothing").fill("0.9")
+    page.get_by_role("button", name="log scale").click()
+    assert "smooth=0.9" in page.url
+    assert "log=1" in page.url
+    page.wait_for_timeout(500)
+    rows = saved(page)
+    np.testing.assert_allclose([float(row["seconds"]) for row in rows], seconds, rtol=1e-8)
+    np.testing.assert_allclose([float(row["raw"]) for row in rows], y, rtol=1e-8)
+    weights = 0.1 * 0.9 ** np.arange(len(y))
+    expected = [np.dot(weights[: k + 1], y[k::-1]) / weights[: k + 1].sum() for k in range(len(y))]
+    np.testing.assert_allclose([float(row["value"]) for row in rows], expected, rtol=1e-6)
+
+
+def test_the_mean_over_seeds_with_its_interval(start_server, page, tmp_path, wait_until):
+    ends = {"a": 3.0, "b": 5.0, "c": 10.0}
+    for seed, (name, end) in enumerate(ends.items()):
+        make_run(tmp_path, name, seed=seed, metrics=f"{STEPS},{RETURN}\n500,{end / 2}\n1000,{end}\n")
+    open_learning(wait_until, page, start_server(tmp_path), ["a", "b", "c"], m=RETURN)
+    page.get_by_role("button", name="mean over seeds").click()
+    wait_until(page, "document.querySelector('.plot').getAttribute('aria-label').includes('mean of 3')")
+    last = [row for row in saved(page) if row["run"] == "CartPole-v1:ppo"][-1]
+    assert float(last["env_steps"]) == 1000
+    assert float(last["value"]) == pytest.approx(6.0)
+    draws = np.random.default_rng(0).integers(3, size=(2000, 3))
+    means = np.array(list(ends.values()))[draws].mean(axis=1)
+    assert (float(last["low"]), float(last["high"])) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])))
+
+
+def test_alerts_are_marked_with_message_and_tip(start_server, page, tmp_path, runs, wait_until):
+    shutil.copytree(runs / "cartpole-s1", tmp_path / "one", symlinks=True)
+    recap = {"id": "kl_high", "metric": VALUE, "message": "It is 0.09, above 0.05.", "tip": "Lower policy_lr."}
+    recap |= {
+        "first_env_steps": 512,
+        "last_env_steps": 1024,
+        "first_epoch": 2,
+        "last_epoch": 4,
+        "count": 2,
+        "epochs": 3,
+    }
+    (tmp_path / "one" / "alerts.json").write_text(json.dumps([recap]))
+    open_learning(wait_until, page, start_server(tmp_path), ["one"], m=RETURN)
+    mark = chart(page, RETURN).locator(".mark.alert")
+    mark.wait_for()
+    plot = chart(page, RETURN).locator(".plot").bounding_box()
+    centre = mark.bounding_box()["x"] + mark.bounding_box()["width"] / 2 - plot["x"]
+    assert centre == pytest.approx(54 + 512 / 2048 * (plot["width"] - 54 - 12), abs=2)
+    mark.focus()
+    tooltip = chart(page, RETURN).locator(".tooltip").inner_text()
+    assert "It is 0.09, above 0.05." in tooltip
+    assert "Lower policy_lr." in tooltip
+    events = page.get_by_label("Alerts and changes").inner_text()
+    assert "512 – 1,024" in events
+    assert "twice, 3 epochs in all" in events
+    page.get_by_label("Alerts and changes").get_by_role("button", name=VALUE).click()
+    chart(page, VALUE).wait_for()
+
+
+def test_a_part_of_the_axis_is_looked_at_by_dragging(server, page, runs, wait_until):
+    open_learning(wait_until, page, server, ["cartpole-s1"], m=RETURN)
+    box = chart(page, RETURN).locator(".plot").bounding_box()
+    width = box["width"] - 54 - 12
+    page.mouse.move(box["x"] + 54 + 0.5 * width, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 54 + 0.8 * width, box["y"] + 110, steps=4)
+    page.mouse.up()
+    wait_until(page, "location.hash.includes('zoom=')")
+    page.wait_for_timeout(400)
+    steps = [float(row["env_steps"]) for row in saved(page)]
+    x, _ = column(runs / "cartpole-s1", RETURN)
+    assert steps == [step for step in x if 1024 <= step <= 1639]
+    page.get_by_role("button", name="Whole axis").click()
+    wait_until(page, "!location.hash.includes('zoom=')")
+
+
+def test_a_run_that_cannot_be_read_leaves_the_others_alone(start_server, page, tmp_path, runs, wait_until):
+    shutil.copytree(runs / "cartpole-s1", tmp_path / "good", symlinks=True)
+    make_run(tmp_path, "odd", metrics=f"{STEPS},{RETURN}\n10,1.0\nx,y,z\n30,3.0\n")
+    (tmp_path / "odd" / "changes.jsonl").write_text("{}\n")
+    open_learning(wait_until, page, start_server(tmp_path), ["good", "odd", "gone"], m=RETURN)
+    page.get_by_text("odd: 1 damaged line of metrics.csv left out.").wait_for()
+    page.get_by_text("gone is not in the list of runs any more.").wait_for()
+    page.get_by_text("The changes of odd cannot be read").wait_for()
+    rows = saved(page)
+    assert [float(row["value"]) for row in rows if row["run"] == "odd"] == [1.0, 3.0]
+    assert len([row for row in rows if row["run"] == "good"]) > 3
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A run that trains until the test is over."""
+    words = [
+        "CartPole-v1:ppo",
+        "max_env_steps=50000000",
+        "n_envs=8",
+        "n_steps=64",
+        "batch_size=128",
+        "n_epochs=4",
+        "policy_lr=1e-3",
+    ]
+    words += ["eval_freq_epochs=null", "eval_episodes=1", "video=false", "early_stop_on_eval_threshold=false", "-q"]
+    command = [sys.executable, "-m", "gymlab", "train", *words, "--runs-dir", str(tmp_path), "--run-id", "live"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=os.environ)
+    end = time.monotonic() + 60
+    while not (tmp_path / "live" / "metrics.csv").exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    yield tmp_path / "live"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_a_run_is_watched_and_changed_while_it_trains(start_server, page, training, wait_until):
+    server = start_server(training.parent)
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(server.url)
+    page.locator('tr[data-run="live"] .pill.running').wait_for()
+    page.get_by_role("button", name="live", exact=True).click()
+    page.get_by_label("New value of policy_lr").wait_for(timeout=40_000)
+    label = f"document.querySelector('[data-metric=\"{RETURN}\"] .plot').getAttribute('aria-label')"
+    before = page.evaluate(label)
+    wait_until(page, f"{label} !== {json.dumps(before)}")
+    assert any("since=" in url for url in requests)
+
+    page.get_by_label("New value of policy_lr").fill("-1")
+    page.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_text("must not be negative").wait_for()
+    page.get_by_label("New value of policy_lr").fill("2e-4")
+    page.get_by_role("button", name="Change", exact=True).click()
+    chart(page, RETURN).locator(".mark.change").wait_for()
+    made = [change for change in ChangeLog(training).read() if change.epoch is not None]
+    assert [(change.name, change.to, change.source) for change in made] == [("policy_lr", 0.0002, "gymlab set")]
+    page.get_by_text(f"policy_lr: 0.001 → 0.0002 at {made[0].env_steps:,} env steps").first.wait_for()
+    chart(page, RETURN).locator(".mark.change").focus()
+    assert "policy_lr: 0.001 → 0.0002" in chart(page, RETURN).locator(".tooltip").inner_text()
+    page.get_by_label("Find a metric").fill("policy_lr")
+    page.get_by_label("policy_lr", exact=True).check()
+    wait_until(
+        page,
+        "document.querySelector('[data-metric=\"train/policy_lr\"] .plot')?.getAttribute('aria-label').includes('2e-4')",
+    )

@@ -131,6 +131,7 @@ def choose_metric(entries: Sequence[RunEntry], wanted: str | None) -> tuple[str,
     Unless a metric is named, scores are those of the final evaluation if all runs have one.
     """
     from gymlab.metrics.names import episode_return
+    from gymlab.metrics.plots import points
 
     columns = {
         name for entry in entries for name, values in _metrics(entry).items() if any(v is not None for v in values)
@@ -141,9 +142,9 @@ def choose_metric(entries: Sequence[RunEntry], wanted: str | None) -> tuple[str,
             raise GymlabError(f"--metric {wanted!r}: no run has it. {hint} Known are the columns of metrics.csv.")
         return wanted, False, []
     from_result = all(entry.result for entry in entries)
-    if episode_return("val") in columns:
+    if all(points(_metrics(entry), episode_return("val"))[0].size for entry in entries):
         return episode_return("val"), from_result, []
-    notice = f"No run was evaluated while it trained: curves are of {episode_return('train')}."
+    notice = f"Not every run was evaluated while it trained: curves are of {episode_return('train')}."
     return episode_return("train"), from_result, [notice]
 
 

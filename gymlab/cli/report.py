@@ -43,10 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     from gymlab.engine.run import runs_directory
 
     runs = find_runs(arguments.references or ["@last"], runs_directory(arguments.runs_dir))
-    patterns = any("*" in reference or "?" in reference for reference in arguments.references)
+    patterns = any(is_pattern(reference) for reference in arguments.references)
     if len(runs) == 1 and arguments.markdown is None and not patterns:
         return _show_one(runs[0], as_json=arguments.json)
     return _show_many(runs, arguments.markdown, as_json=arguments.json)
+
+
+def is_pattern(reference: str) -> bool:
+    """Whether a reference may mean several runs."""
+    return any(character in reference for character in "*?[")
 
 
 def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
@@ -55,7 +60,7 @@ def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
 
     found: dict[Path, Run] = {}
     for reference in references:
-        if "*" in reference or "?" in reference:
+        if is_pattern(reference):
             matches = [run for run in all_runs(runs_dir) if fnmatchcase(run.id, reference)]
             if not matches:
                 raise GymlabError(

@@ -95,7 +95,7 @@ def _draw_aggregates(axes: Axes, results: Sequence[GroupResult], shades: Mapping
             names.append(name)
     style_axes(axes)
     axes.set_yticks(places, names, fontsize=8)
-    axes.set_ylim(len(results) * 4 - 0.4, -1)
+    axes.set_ylim(len(results) * 4 - 1.2, -0.8)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(xlabel)
     axes.margins(x=0.08)

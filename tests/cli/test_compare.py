@@ -92,6 +92,18 @@ def test_runs_without_a_final_evaluation_score_by_their_last(cli, tmp_path):
     assert found["results"][0]["mean"]["value"] == 200.0
 
 
+def test_curves_are_of_training_where_a_run_was_never_evaluated(cli, tmp_path):
+    for seed in (0, 1):
+        made_up_run(tmp_path / "runs", f"r-{seed}", seed=seed, score=100.0)
+    path = tmp_path / "runs" / "r-1" / "metrics.csv"
+    path.write_text("train/cnt/env_steps,sys/time/wall,train/roll/ep_rew/mean\n1000,1.0,40.0\n")
+    shown = cli("compare", "r-[01]", "--json")
+    assert "Not every run was evaluated" in shown.err
+    found = shown.json()
+    assert found["metric"] == "train/roll/ep_rew/mean"
+    assert found["results"][0]["mean"]["value"] == 100.0
+
+
 def test_several_environments_stand_apart_unless_normalised(cli, tmp_path):
     for seed in (0, 1):
         for algo, gain in (("ppo", 1.0), ("reinforce", 0.5)):

@@ -56,7 +56,7 @@ $(VENV)/.families: pyproject.toml | $(BIN)/pip
 	touch $@ $(VENV)/.core
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.families | $(BIN)/pip
-	$(BIN)/pip install --quiet --editable '.[$(FAMILIES),tensorboard,wandb,peers,dev]'
+	$(BIN)/pip install --quiet --editable '.[$(FAMILIES),offline,tensorboard,wandb,peers,dev]'
 	@{ command -v chromium && command -v Xvfb && command -v xdotool; } >/dev/null \
 	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet && apt-get install --yes --quiet $(SCREEN); } \
 	|| echo "Tests in a browser and on a screen need: sudo apt-get install $(SCREEN)"

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Literal
@@ -92,6 +92,18 @@ def table(title: str, *columns: str, right: Sequence[str] = (), whole: Sequence[
         side: Literal["left", "right"] = "right" if column in right else "left"
         made.add_column(column, justify=side, header_style="dim", overflow="fold", no_wrap=column in whole)
     return made
+
+
+@contextmanager
+def progress(text: str, total: int, *, shown: bool = True) -> Iterator[Callable[[], None]]:
+    """A bar on the error stream that goes away when all is done; what it gives is called after each of `total` parts."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = error_screen()
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda: bar.advance(task)
 
 
 def one_line(text: str) -> Text:

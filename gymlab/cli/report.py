@@ -1,4 +1,4 @@
-"""Show the report of a run, or a table of results over many runs, grouped by experiment."""
+"""Write the report of a run anew from its directory and show it, or a table of results over many runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gymlab.metrics.report import RunResult
 
 USAGE = "gymlab report [REF ...] [options]"
-EXAMPLES = """  gymlab report                                        of the newest run
+EXAMPLES = """  gymlab report                                        of the newest run: writes its report.md and curve.png, and shows them
   gymlab report my-run
   gymlab report 'cartpole-*' 'acrobot-*'               a results table over all runs of these names
   gymlab report 'cartpole-*' --markdown docs/results.md
@@ -43,10 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     from gymlab.engine.run import runs_directory
 
     runs = find_runs(arguments.references or ["@last"], runs_directory(arguments.runs_dir))
-    patterns = any("*" in reference or "?" in reference for reference in arguments.references)
+    patterns = any(is_pattern(reference) for reference in arguments.references)
     if len(runs) == 1 and arguments.markdown is None and not patterns:
         return _show_one(runs[0], as_json=arguments.json)
     return _show_many(runs, arguments.markdown, as_json=arguments.json)
+
+
+def is_pattern(reference: str) -> bool:
+    """Whether a reference may mean several runs."""
+    return any(character in reference for character in "*?[")
 
 
 def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
@@ -55,7 +60,7 @@ def find_runs(references: list[str], runs_dir: Path) -> list[Run]:
 
     found: dict[Path, Run] = {}
     for reference in references:
-        if "*" in reference or "?" in reference:
+        if is_pattern(reference):
             matches = [run for run in all_runs(runs_dir) if fnmatchcase(run.id, reference)]
             if not matches:
                 raise GymlabError(
@@ -74,14 +79,8 @@ def _show_one(run: Run, *, as_json: bool) -> int:
     if as_json:
         show_json(run_summary(run))
         return 0
-    path = run.dir / "report.md"
-    if not path.is_file():
-        state = f"{run.status} ({run.record['reason']})" if run.record.get("reason") else run.status
-        raise GymlabError(
-            f"Run {run.id} has no report: it is {state}. A report is written when a run comes to its end."
-        )
+    text = _write(run)
     console = screen()
-    text = path.read_text(encoding="utf-8")
     if console.is_terminal:
         from rich.markdown import Markdown
 
@@ -89,6 +88,19 @@ def _show_one(run: Run, *, as_json: bool) -> int:
     else:
         show_text(text)
     return 0
+
+
+def _write(run: Run) -> str:
+    """Write the report and give its text; in a directory that cannot be written to, the text alone."""
+    from gymlab.cli.output import show_notices
+    from gymlab.engine.report import report_data, write_report
+    from gymlab.metrics.report import render_report
+
+    try:
+        return render_report(write_report(run))
+    except OSError as error:
+        show_notices([f"{run.dir / 'report.md'} stays as it was: {error.strerror}."])
+        return render_report(report_data(run))
 
 
 def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium import spaces
 
 from gymlab.engine.run import Run, find_run, runs_directory
 from gymlab.engine.seeding import SeedTree
@@ -63,8 +64,15 @@ class Agent:
             generator.bit_generator.state = SeedTree(seed).child("act").generator().bit_generator.state
 
     def act(self, observation: Any, *, deterministic: bool = True, action_mask: np.ndarray | None = None) -> Any:
-        """The action for an observation as the environment gives it, or actions for a batch of them."""
-        batch = flatten_observation(self.observation_space, observation)
+        """The action for an observation as the environment gives it, or actions for a batch of them.
+
+        A dict or tuple may also come as the vector that our environments make of it.
+        """
+        nested = isinstance(self.observation_space, spaces.Dict | spaces.Tuple)
+        if nested and isinstance(observation, np.ndarray):
+            batch = observation
+        else:
+            batch = flatten_observation(self.observation_space, observation)
         single = batch.shape == self.workflow.context.observation_space.shape
         if single:
             batch = batch[None]
@@ -116,3 +124,12 @@ def load(reference: str = "@last", *, runs_dir: str | Path | None = None) -> Age
     """The agent of a run: `@last`, `id`, `id/@best`, `id/epoch=13` or a run's directory."""
     run, which = find_run(reference, runs_directory(runs_dir))
     return Agent.from_checkpoint(run, run.checkpoints.find(which))
+
+
+def load_best(reference: str = "@last", *, runs_dir: str | Path | None = None) -> tuple[Run, Agent]:
+    """The run and its best agent, or the last one of a run without a best; a checkpoint that is named wins."""
+    run, which = find_run(reference, runs_directory(runs_dir))
+    named = reference.rstrip("/").rpartition("/")[0] and reference.rstrip("/").endswith(which)
+    if not named and (run.dir / "checkpoints" / "best.ckpt").exists():
+        which = "@best"
+    return run, Agent.from_checkpoint(run, run.checkpoints.find(which))

@@ -132,6 +132,7 @@ def _identity(session: Session, command: str | None) -> dict[str, object]:
         "experiment": f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
         "seed": config.seed,
         "backend": session.environment.backend,
+        "stepped_by": session.environment.stepped_by,
     }
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +46,8 @@ class Blueprint:
     purpose: str
     render_mode: str | None
     shared: dict[str, Any] = field(default_factory=dict)
+    tap: Callable[[gym.Env], gym.Env] | None = None
+    """A wrapper right around the environment itself, to listen to what it says before anybody else."""
 
     def make(self, env_index: int) -> SubEnv:
         """Environment number `env_index` with all its wrappers."""
@@ -53,6 +56,7 @@ class Blueprint:
         render_mode = "rgb_array" if pixels else self.render_mode
         _prepare_display(render_mode, self.spec.id)
         env = self.family.make(self.spec.id, self.env_kwargs, render_mode)
+        env = env if self.tap is None else self.tap(env)
         env = recorder = EpisodeRecorder(env, self.spec.max_episode_steps)
         env = self.family.shown(env, self.env_kwargs)
         if config.frame_skip > 1 and not self.family.skips_frames:
@@ -90,9 +94,10 @@ def make_env(
     env_index: int = 0,
     render_mode: str | None = None,
     purpose: str = "train",
+    tap: Callable[[gym.Env], gym.Env] | None = None,
 ) -> SubEnv:
     """One environment as the agent sees it; with `seeds`, each episode has the seed of its place in the tree."""
-    return blueprint(config, seeds, purpose, render_mode).make(env_index)
+    return replace(blueprint(config, seeds, purpose, render_mode), tap=tap).make(env_index)
 
 
 def make_vector(

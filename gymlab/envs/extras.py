@@ -61,9 +61,11 @@ NEEDS = {
         _extra("crafter", "crafter"),
         _extra("brax", "brax", "jax"),
         Needs("jax", "gymnasium[jax]", ("jax",)),
+        _extra("offline", "minari", "h5py"),
     )
 }
-"""By family, or by part of one that needs more: `objects` are Atari's, `box2d` and `mujoco` are Gymnasium's."""
+"""By family, or by part of one that needs more: `objects` are Atari's, `box2d` and `mujoco` are Gymnasium's; `offline` is
+for recorded episodes of any."""
 
 
 def needs_of(env_id: str, obs_type: str | None = None) -> Needs | None:

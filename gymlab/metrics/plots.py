@@ -37,15 +37,15 @@ def learning_curve(
 ) -> Path:
     """One run: training return, evaluation return with its 95% interval, and the threshold."""
     figure, axes = _new_figure()
-    training = _points(rows, episode_return("train"))
-    evaluation = _points(rows, episode_return("val"))
+    training = points(rows, episode_return("train"))
+    evaluation = points(rows, episode_return("val"))
     if training[0].size:
         steps, values = _thinned(*training)
         axes.plot(steps, values, color=TRAINING, linewidth=1.4, label="training (mean of newest 100 episodes)")
     if evaluation[0].size:
         steps, values = evaluation
         axes.plot(steps, values, color=EVALUATION, linewidth=2, marker="o", markersize=4, label="evaluation")
-        low, high = _points(rows, episode_return("val", "ci95_low")), _points(rows, episode_return("val", "ci95_high"))
+        low, high = points(rows, episode_return("val", "ci95_low")), points(rows, episode_return("val", "ci95_high"))
         if low[0].size > 1 and np.array_equal(low[0], high[0]):
             axes.fill_between(low[0], low[1], high[1], color=EVALUATION, alpha=0.2, linewidth=0, label="95% interval")
         elif low[0].size == high[0].size == 1:
@@ -71,15 +71,15 @@ def curves(
     """
     figure, axes = _new_figure()
     chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
-    for colour, (label, tables) in zip(_cycle(len(groups)), groups.items(), strict=True):
+    for colour, (label, tables) in zip(colours(len(groups)), groups.items(), strict=True):
         name = chosen[label]
-        points = [point for point in (_points(table, name) for table in tables) if point[0].size]
-        if not points:
+        found = [point for point in (points(table, name) for table in tables) if point[0].size]
+        if not found:
             continue
-        steps, mean, low, high = binned_curves([p[0] for p in points], [p[1] for p in points], bins=bins)
-        seeds = f"{len(points)} seed{'s' if len(points) > 1 else ''}"
+        steps, mean, low, high = binned_curves([p[0] for p in found], [p[1] for p in found], bins=bins)
+        seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
         axes.plot(steps, mean, color=colour, linewidth=2, label=f"{label} ({seeds})")
-        if len(points) > 1:
+        if len(found) > 1:
             axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
     if threshold is not None:
         _draw_threshold(axes, threshold)
@@ -88,25 +88,32 @@ def curves(
     return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds")
 
 
-def _new_figure() -> tuple[Figure, Axes]:
-    # The canvas is made directly: pyplot would choose a backend for the whole process and keep every figure alive.
+def empty_figure(width: float = 8, height: float = 4.5) -> Figure:
+    """A figure that draws to files. Its canvas is made directly: pyplot would choose a backend for the whole process and
+    keep every figure alive.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def _new_figure() -> tuple[Figure, Axes]:
+    figure = empty_figure()
     return figure, figure.add_subplot()
 
 
-def _points(rows: Table, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Env steps and values of the rows that have a finite value."""
+def points(rows: Table, name: str, x: str = ENV_STEPS) -> tuple[np.ndarray, np.ndarray]:
+    """Env steps (or another column) and values of the rows that have a finite value."""
     pairs = [
         (step, value)
-        for step, value in zip(rows.get(ENV_STEPS, ()), rows.get(name, ()), strict=False)
+        for step, value in zip(rows.get(x, ()), rows.get(name, ()), strict=False)
         if step is not None and value is not None and np.isfinite(value)
     ]
-    points = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return points[:, 0], points[:, 1]
+    found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
 
 
 def _thinned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +123,8 @@ def _thinned(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.array([steps[part].mean() for part in parts]), np.array([values[part].mean() for part in parts])
 
 
-def _cycle(count: int) -> list[str]:
+def colours(count: int) -> list[str]:
+    """A colour for each of `count` curves."""
     return [COLOURS[index % len(COLOURS)] for index in range(count)]
 
 
@@ -127,17 +135,22 @@ def _draw_threshold(axes: Axes, threshold: float) -> None:
 def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel: str, note: str = "") -> Path:
     from matplotlib.ticker import FuncFormatter
 
-    path = Path(path)
+    style_axes(axes, title=title, note=note)
+    axes.set_xlabel("env steps")
+    axes.set_ylabel(ylabel)
+    axes.xaxis.set_major_formatter(FuncFormatter(short_number))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.set_xlim(left=0)
+    axes.margins(x=0.02, y=0.06)
+    return save_figure(figure, path)
+
+
+def style_axes(axes: Axes, *, title: str = "", note: str = "") -> None:
+    """The one look of all pictures: a calm grid, no box, a legend on white."""
     if title:
         axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
     if note:
         axes.set_title(note, loc="right", fontsize=9, color="#6b7580")
-    axes.set_xlabel("env steps")
-    axes.set_ylabel(ylabel)
-    axes.xaxis.set_major_formatter(FuncFormatter(_short))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.set_xlim(left=0)
-    axes.margins(x=0.02, y=0.06)
     axes.grid(color="#e3e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -145,13 +158,18 @@ def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel:
     axes.tick_params(colors="#4a545e")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=True, facecolor="white", edgecolor="none", framealpha=0.85, fontsize=9)
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a picture that appears under its name when it is whole."""
+    path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     figure.savefig(temporary)
     temporary.replace(path)
     return path
 
 
-def _short(value: float, _: object) -> str:
+def short_number(value: float, _: object = None) -> str:
     """12,000 -> 12k, 2,500,000 -> 2.5M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

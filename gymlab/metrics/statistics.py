@@ -40,6 +40,11 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
+def reward_text(value: float) -> str:
+    """A reward or a return of one episode: whole numbers without a fraction."""
+    return f"{value:,.0f}" if value == round(value) else format_number(value)
+
+
 def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean. Equal values, and a single one, have zero width."""
     sample = np.asarray(values, dtype=np.float64).ravel()
@@ -70,23 +75,52 @@ def iqm(scores: npt.ArrayLike) -> float:
     return float(_iqm(flat[:, :, None])[0])
 
 
-def aggregate(scores: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Interval]:
+def aggregate(
+    scores: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES, indices: np.ndarray | None = None
+) -> dict[str, Interval]:
     """IQM, median, mean and optimality gap of normalised scores [runs, tasks], with stratified bootstrap intervals.
 
-    Runs are drawn anew within each task; median and mean are of per-task means.
+    Runs are drawn anew within each task; median and mean are of per-task means, so that with one task they are the same;
+    `run_median` is of all runs. `indices` [resamples, runs, tasks] are drawn from the seed unless given.
     """
-    matrix = np.asarray(scores, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.size == 0:
-        raise ValueError(f"scores are a matrix of runs x tasks, not of shape {list(matrix.shape)}")
-    runs, tasks = matrix.shape
-    generator = np.random.default_rng(seed)
-    indices = generator.integers(runs, size=(resamples, runs, tasks))
-    drawn = matrix[indices, np.arange(tasks)]  # [resamples, runs, tasks]
+    matrix = _matrix(scores)
+    if indices is None:
+        indices = _draws(np.random.default_rng(seed), matrix, resamples)
+    drawn = matrix[indices, np.arange(matrix.shape[1])]  # [resamples, runs, tasks]
     results = {}
     for name, statistic in _AGGREGATES.items():
         low, high = np.percentile(statistic(drawn), [2.5, 97.5])
-        results[name] = Interval(float(statistic(matrix[None])[0]), float(low), float(high), runs)
+        results[name] = Interval(float(statistic(matrix[None])[0]), float(low), float(high), len(matrix))
     return results
+
+
+def probability_of_improvement(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    indices: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Interval:
+    """How likely a run of `first` scores higher than one of `second`, ties counted half, as a mean over tasks.
+
+    Both are matrices [runs, tasks] over the same tasks; their runs are drawn anew each on its own. `indices`
+    [resamples, runs, tasks] of the two are drawn from the seed unless given.
+    """
+    one, other = _matrix(first), _matrix(second)
+    if one.shape[1] != other.shape[1]:
+        raise ValueError(f"scores over {one.shape[1]} tasks cannot be held against scores over {other.shape[1]}")
+    if indices is None:
+        generator = np.random.default_rng(seed)
+        indices = _draws(generator, one, resamples), _draws(generator, other, resamples)
+    tasks = np.arange(one.shape[1])
+    chunk = max(1, _CHUNK_ELEMENTS // (one.shape[0] * other.size))
+    drawn = [
+        _improvement(one[indices[0][start : start + chunk], tasks], other[indices[1][start : start + chunk], tasks])
+        for start in range(0, len(indices[0]), chunk)
+    ]
+    low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])
+    return Interval(float(_improvement(one[None], other[None])[0]), float(low), float(high), len(one) + len(other))
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
@@ -108,9 +142,14 @@ def achievement_score(percentages: Sequence[float]) -> float:
 
 
 def binned_curves(
-    steps: Sequence[npt.ArrayLike], values: Sequence[npt.ArrayLike], *, bins: int = 60, seed: int = 0
+    steps: Sequence[npt.ArrayLike],
+    values: Sequence[npt.ArrayLike],
+    *,
+    bins: int = 60,
+    seed: int = 0,
+    statistic: str = "mean",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Learning curves of several seeds on one axis: bin ends in env steps, mean, low and high of the 95% interval.
+    """Learning curves of several seeds on one axis: bin ends in env steps, mean (or `iqm`), low and high of the 95% interval.
 
     Within a bin each run counts with its mean; a run without a value in a bin keeps its last one (an early-stopped run
     its final one), so that the mean never leaps because a run ended. Bins before a run's first value leave it out.
@@ -129,9 +168,29 @@ def binned_curves(
     mean, low, high = np.empty((3, used.size))
     for index, column in enumerate(used):
         present = grid[~np.isnan(grid[:, column]), column]
-        mean[index] = present.mean()
-        low[index], high[index] = mean_ci95(present, seed=seed)
+        found = (
+            estimate(present, seed=seed) if statistic == "mean" else aggregate(present[:, None], seed=seed)[statistic]
+        )
+        mean[index], low[index], high[index] = found.mean, found.low, found.high
     return edges[used + 1], mean, low, high
+
+
+def _matrix(scores: npt.ArrayLike) -> np.ndarray:
+    matrix = np.asarray(scores, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"scores are a matrix of runs x tasks, not of shape {list(matrix.shape)}")
+    return matrix
+
+
+def _draws(generator: np.random.Generator, matrix: np.ndarray, resamples: int) -> np.ndarray:
+    """[resamples, runs, tasks]: runs drawn with replacement within each task."""
+    return generator.integers(len(matrix), size=(resamples, *matrix.shape))
+
+
+def _improvement(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """[resamples, runs, tasks] of both -> [resamples]: the share of pairs that `first` wins."""
+    pairs = np.sign(first[:, :, None] - second[:, None])  # [resamples, runs, runs, tasks]
+    return 0.5 + pairs.mean(axis=(1, 2, 3)) / 2
 
 
 def _iqm(scores: np.ndarray) -> np.ndarray:
@@ -144,6 +203,7 @@ def _iqm(scores: np.ndarray) -> np.ndarray:
 _AGGREGATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "iqm": _iqm,
     "median": lambda scores: np.median(scores.mean(axis=1), axis=1),
+    "run_median": lambda scores: np.median(scores.reshape(len(scores), -1), axis=1),
     "mean": lambda scores: scores.mean(axis=(1, 2)),
     "optimality_gap": lambda scores: 1.0 - np.minimum(scores, 1.0).mean(axis=(1, 2)),
 }

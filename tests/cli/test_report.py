@@ -1,6 +1,7 @@
 """`gymlab report`: one run's report, or a results page over many."""
 
 import json
+import shutil
 
 import pytest
 
@@ -40,6 +41,37 @@ def test_the_report_of_a_run(cli, trained):
     assert shown.code == 0, shown.err
     assert shown.out == (trained / "tiny" / "report.md").read_text()
     assert cli("report", "--runs-dir", trained).out == shown.out
+
+
+def test_a_report_is_written_anew_from_the_run_directory(cli, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs", symlinks=True)
+    run = tmp_path / "runs" / "tiny"
+    text = (run / "report.md").read_text()
+    for name in ("report.md", "curve.png"):
+        (run / name).unlink()
+    shown = cli("report", "tiny")
+    assert shown.code == 0, shown.err
+    assert (run / "report.md").read_text() == shown.out == text
+    assert (run / "curve.png").stat().st_size > 10_000
+    record = json.loads((run / "run.json").read_text())
+    record["result"]["mean"] = 499.0
+    (run / "run.json").write_text(json.dumps(record | {"notices": ["something was said"]}))
+    assert "solved (threshold 475)" in cli("report", "tiny").out
+    assert "- something was said" in (run / "report.md").read_text()
+
+
+def test_a_crashed_run_is_reported_as_far_as_it_came(cli, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs", symlinks=True)
+    path = tmp_path / "runs" / "tiny" / "run.json"
+    record = json.loads(path.read_text()) | {"status": "crashed", "reason": "NonFiniteError: x"}
+    for name in ("result", "counters", "seconds"):
+        del record[name]
+    path.write_text(json.dumps(record))
+    shown = cli("report", "tiny")
+    assert shown.code == 0, shown.err
+    assert "| status | crashed: NonFiniteError: x |" in shown.out
+    assert "| env steps | 512 (" in shown.out
+    assert "| return | not evaluated |" in shown.out
 
 
 def test_a_run_as_json(cli, trained):

@@ -9,6 +9,7 @@ from gymlab.metrics.statistics import (
     estimate,
     iqm,
     mean_ci95,
+    probability_of_improvement,
     wilson,
 )
 
@@ -111,3 +112,82 @@ def test_achievement_score(percentages, score):
 def test_achievement_score_of_what_is_no_percentage(percentages):
     with pytest.raises(ValueError, match="percentages"):
         achievement_score(percentages)
+
+
+def test_probability_of_improvement_by_hand():
+    # Of the six pairs the first wins (3,2), (3,1) and (2,1), and ties (2,2); (1,1) is a tie and (1,2) a loss.
+    found = probability_of_improvement([[3.0], [2.0], [1.0]], [[2.0], [1.0]])
+    assert found.mean == pytest.approx((3 + 2 * 0.5) / 6)
+    assert found.low <= found.mean <= found.high
+    assert probability_of_improvement([[1.0, 0.0]], [[0.0, 1.0]]).mean == 0.5
+    with pytest.raises(ValueError, match="tasks"):
+        probability_of_improvement([[1.0]], [[1.0, 2.0]])
+
+
+def test_the_median_of_one_task_is_of_its_runs():
+    assert aggregate([[1.0], [2.0], [9.0]])["run_median"].mean == 2.0
+
+
+def test_curves_of_the_middle_half():
+    steps = [np.array([1.0, 2.0])] * 4
+    values = [np.array([0.0, value]) for value in (0.0, 4.0, 6.0, 100.0)]
+    _, middle, low, high = binned_curves(steps, values, bins=2, statistic="iqm")
+    assert middle.tolist() == [0.0, 5.0]
+    assert low[1] <= 5.0 <= high[1]
+
+
+@pytest.fixture
+def rliable(monkeypatch):
+    """rliable's library and metrics. The arch that it asks for was written for pandas 2: pandas 3 has changed the
+    signature of one decorator, which arch uses when it is imported and rliable never.
+    """
+    pytest.importorskip("rliable")
+    decorators = pytest.importorskip("pandas.util._decorators")
+    monkeypatch.setattr(decorators, "deprecate_kwarg", lambda *names, **options: lambda function: function)
+    library = pytest.importorskip("rliable.library")
+    return library, pytest.importorskip("rliable.metrics")
+
+
+FIVE_SEEDS = {
+    "slow": [[299.0], [437.5], [335.1], [500.0], [500.0]],
+    "fast": [[235.9], [347.9], [269.3], [498.9], [499.2]],
+}
+"""Two variants, five seeds each, one environment."""
+
+
+def draws(seed, resamples, *shapes):
+    """The runs that rliable draws, one array of each shape a resample, from NumPy's global generator."""
+    np.random.seed(seed)
+    drawn = [[np.random.choice(shape[0], shape, replace=True) for shape in shapes] for _ in range(resamples)]
+    return [np.stack(column) for column in zip(*drawn, strict=True)]
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_aggregates_are_those_of_rliable(rliable, tasks):
+    library, metrics = rliable
+    names = ("iqm", "median", "mean", "optimality_gap")
+
+    def all_four(drawn):
+        return np.array([getattr(metrics, f"aggregate_{name}")(drawn) for name in names])
+
+    for seed, scores in enumerate(FIVE_SEEDS.values()):
+        matrix = np.hstack([np.array(scores) * (task + 1) / 500 for task in range(tasks)])
+        np.random.seed(seed)
+        points, intervals = library.get_interval_estimates({"group": matrix}, all_four, reps=2000)
+        (indices,) = draws(seed, 2000, matrix.shape)
+        ours = aggregate(matrix, indices=indices)
+        assert [ours[name].mean for name in names] == pytest.approx(points["group"].tolist(), abs=1e-12)
+        bounds = [[ours[name].low for name in names], [ours[name].high for name in names]]
+        np.testing.assert_allclose(bounds, intervals["group"], rtol=1e-12)
+
+
+def test_the_probability_of_improvement_is_that_of_rliable(rliable):
+    library, metrics = rliable
+    slow, fast = (np.array(scores) for scores in FIVE_SEEDS.values())
+    np.random.seed(3)
+    points, intervals = library.get_interval_estimates(
+        {"pair": (slow, fast)}, metrics.probability_of_improvement, reps=500
+    )
+    ours = probability_of_improvement(slow, fast, indices=tuple(draws(3, 500, slow.shape, fast.shape)))
+    assert ours.mean == pytest.approx(float(points["pair"]))
+    np.testing.assert_allclose([ours.low, ours.high], intervals["pair"].ravel(), rtol=1e-12)

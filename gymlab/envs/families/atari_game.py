@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,11 @@ class AtariGame(gym.Env):
     def action_numbers(self) -> list[int]:
         """The emulator's number of each action of the space."""
         return [action.value for action in self._actions]
+
+    @property
+    def action_names(self) -> list[str]:
+        """Each action in words: `noop`, `up right fire`."""
+        return [" ".join(re.findall("NOOP|UP|DOWN|LEFT|RIGHT|FIRE", action.name)).lower() for action in self._actions]
 
     def _space(self) -> gym.Space:
         if self.settings.obs_type == "ram":

@@ -65,7 +65,9 @@ class CrafterEnv(gym.Env):
         self._game._world.__class__ = _repeatable_world()
         self.render_mode = render_mode
         self.observation_space = gym.spaces.Box(0, 255, self._game.observation_space.shape, np.uint8)
-        self.action_space = gym.spaces.Discrete(len(self._game.action_names))
+        self.action_names: list[str] = [name.replace("_", " ") for name in self._game.action_names]
+        """Each action in words."""
+        self.action_space = gym.spaces.Discrete(len(self.action_names))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -67,11 +67,13 @@ class RetroGame(gym.Wrapper):
         super().__init__(emulator)
         self._emulator = emulator
         self._render_mode = render_mode
-        self._buttons = None
-        if not isinstance(actions, str):
-            # A pad has places without a button.
-            self._buttons = ButtonActions([name or f"place {i}" for i, name in enumerate(emulator.buttons)], actions)
-            self.action_space = self._buttons.space
+        # A pad has places without a button.
+        names = [name or f"place {i}" for i, name in enumerate(emulator.buttons)]
+        self.buttons = ButtonActions(names, "multi_binary" if isinstance(actions, str) else actions)
+        """What the pad has, and what actions press where those are lists of ours."""
+        self._presses = not isinstance(actions, str)
+        if self._presses:
+            self.action_space = self.buttons.space
         if not emulator.initial_state:
             # Without a saved state the package would go on where the last episode ended.
             emulator.initial_state = emulator.em.get_state()
@@ -81,6 +83,14 @@ class RetroGame(gym.Wrapper):
         """As asked for; the package would open a window where nothing was."""
         return self._render_mode
 
+    @property
+    def action_names(self) -> list[str]:
+        """Buttons that each action of a Discrete presses, in words."""
+        if not isinstance(self.action_space, gym.spaces.Discrete):
+            return []
+        press = self.buttons.pressed if self._presses else self._emulator.get_action_meaning
+        return [" and ".join(press(action)).lower() or "nothing" for action in range(int(self.action_space.n))]
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode from the saved state; `info` as after a step."""
         observation, _ = self.env.reset(seed=seed, options=options)
@@ -88,7 +98,7 @@ class RetroGame(gym.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Press buttons for one frame."""
-        return self.env.step(np.asarray(action) if self._buttons is None else self._buttons.switches(action))
+        return self.env.step(self.buttons.switches(action) if self._presses else np.asarray(action))
 
     def render(self) -> Any:
         """The screen."""

@@ -69,12 +69,13 @@ class DiscreteActionSpaceRemapperWrapper(gym.ActionWrapper):
         wrong = [action for action in mapping if not space.contains(action)]
         if wrong or not mapping:
             raise ConfigError(f"{type(self).__name__}: mapping {list(mapping)!r} is not a list of actions of {space}.")
-        self._mapping = tuple(int(action) for action in mapping)
-        self.action_space = gym.spaces.Discrete(len(self._mapping))
+        self.mapping = tuple(int(action) for action in mapping)
+        """The environment's own number of each action."""
+        self.action_space = gym.spaces.Discrete(len(self.mapping))
 
     def action(self, action: Any) -> int:
         """The environment's name of the agent's action."""
-        return self._mapping[int(action)]
+        return self.mapping[int(action)]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; an action mask is renamed like the actions."""
@@ -89,7 +90,7 @@ class DiscreteActionSpaceRemapperWrapper(gym.ActionWrapper):
     def _renamed(self, info: dict[str, Any]) -> dict[str, Any]:
         if "action_mask" not in info:
             return info
-        return {**info, "action_mask": np.asarray(info["action_mask"])[list(self._mapping)]}
+        return {**info, "action_mask": np.asarray(info["action_mask"])[list(self.mapping)]}
 
 
 @EnvWrapperRegistry.register

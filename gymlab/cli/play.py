@@ -1,0 +1,329 @@
+"""Watch an agent play its environment in a window, play it yourself, print a table of episodes, or save a video."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory, at_least_one, named_modules
+from gymlab.errors import CheckpointError, GymlabError
+
+if TYPE_CHECKING:
+    from gymlab.config.schema import Config
+    from gymlab.engine.agent import Agent
+    from gymlab.engine.playing import Game, PlayedEpisode
+    from gymlab.engine.run import Run
+
+USAGE = "gymlab play [REF | ENVIRONMENT] [options]"
+EXAMPLES = """  gymlab play                                  the newest run's best agent, in a window; h shows the keys
+  gymlab play my-run/epoch=13 --stochastic --step-by-step
+  gymlab play @last --headless --episodes 20   a table of episodes
+  gymlab play @last --save                     an mp4 in the run's videos/
+  gymlab play @last --mode user                the agent's environment, played by you
+  gymlab play ALE/Pong-v5 --mode user          any environment, without a run
+  gymlab play LunarLander-v3 --mode random --headless"""
+
+MODES = ("trained", "random", "user")
+HEADLESS_EPISODES = 10
+MOST_FRAMES = 108_000
+"""Of a video: an hour at 30 frames a second."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "reference",
+        nargs="?",
+        default="@last",
+        metavar="REF",
+        help="run or checkpoint: @last (default), ID, ID/@best, ID/epoch=13 or a run's directory; its best checkpoint "
+        "unless one is named, else the last. With --mode random or user also an environment: CartPole-v1, CartPole-v1:ppo",
+    )
+    parser.add_argument(
+        "--mode", choices=MODES, default="trained", help="who plays: the agent (default), chance or you"
+    )
+    parser.add_argument("--headless", action="store_true", help="no window: print a table of the episodes")
+    parser.add_argument(
+        "--save",
+        nargs="?",
+        const="",
+        metavar="PATH",
+        help="write an mp4 instead of opening a window (default: into the run's videos/); --mode user films the window's play",
+    )
+    parser.add_argument(
+        "--step-by-step", action="store_true", help="begin paused: n or right takes a step; headless: one line a step"
+    )
+    parser.add_argument("--fps", type=_rate, metavar="N", help="steps a second (default: the environment's own)")
+    parser.add_argument(
+        "--episodes",
+        type=at_least_one,
+        metavar="N",
+        help=f"episodes to play (default: until you quit; {HEADLESS_EPISODES} headless, 1 for a video)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
+    parser.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="take the most likely action, or sample (default: as the run evaluates)",
+    )
+    parser.add_argument(
+        "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
+    )
+    add_plugins(parser)
+    add_runs_directory(parser)
+    add_json(parser)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is played."""
+
+    config: Config
+    run: Run | None = None
+    agent: Agent | None = None
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint that plays."""
+        return None if self.agent is None or self.agent.checkpoint is None else self.agent.checkpoint.path
+
+    @property
+    def name(self) -> str:
+        """The run and its checkpoint, as far as there are any."""
+        run = [] if self.run is None else [self.run.id]
+        return " · ".join(run if self.checkpoint is None else [*run, self.checkpoint.stem])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play, then say how it went."""
+    from gymlab.cli.output import output_kept_clean, show_json
+
+    in_window = needs_window(arguments)
+    if in_window:
+        from gymlab.cli.play_window import require_display
+
+        require_display()
+    with output_kept_clean(arguments.json):
+        result = play(arguments, in_window)
+    if arguments.json:
+        show_json(result)
+    else:
+        _show(result)
+    return 0
+
+
+def needs_window(arguments: argparse.Namespace) -> bool:
+    """Whether a window is opened; what does not go together is refused."""
+    if arguments.seed < 0:
+        raise GymlabError(f"--seed {arguments.seed}: a seed is 0 or more.")
+    if arguments.mode == "user" and arguments.headless:
+        raise GymlabError("--mode user needs a window for its keys: leave --headless out.")
+    if arguments.headless:
+        return False
+    return arguments.save is None or arguments.mode == "user" or arguments.step_by_step
+
+
+def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
+    """Play as asked for; the episodes in plain values, and all that is needed to repeat them."""
+    from gymlab.engine.playing import AgentPolicy, Game, RandomPolicy
+    from gymlab.metrics.video import VideoWriter
+
+    target = find_target(arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin)
+    deterministic = target.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
+    video = None if arguments.save is None else video_path(arguments.save, target, arguments.mode, arguments.seed)
+    with ExitStack() as stack:
+        game = stack.enter_context(Game(target.config, seed=arguments.seed, render=in_window or video is not None))
+        if arguments.mode == "random":
+            game.policy = RandomPolicy(game.env.action_space, seed=arguments.seed)
+        elif target.agent is not None:
+            game.policy = AgentPolicy(target.agent, seed=arguments.seed, deterministic=deterministic)
+        fps = arguments.fps or game.fps
+        film = None if video is None else stack.enter_context(VideoWriter(video, fps, MOST_FRAMES))
+        if in_window:
+            from gymlab.cli.play_window import PlayWindow
+
+            _show_keys(game, arguments.mode)
+            title = target.name or arguments.mode
+            window = stack.enter_context(PlayWindow(game, fps, title=title, film=film))
+            window.play(arguments.episodes, paused=arguments.step_by_step)
+        else:
+            _play_headless(game, arguments, film)
+    return {
+        **summary(game.finished),
+        "env_id": target.config.env_id,
+        "mode": arguments.mode,
+        "seed": arguments.seed,
+        "deterministic": deterministic if arguments.mode == "trained" else None,
+        "checkpoint": target.checkpoint,
+        "video": video if film is not None and film.frames else None,
+        "video_cut": film is not None and film.full,
+    }
+
+
+def _play_headless(game: Game, arguments: argparse.Namespace, film: Any) -> None:
+    from gymlab.cli.output import progress
+
+    episodes = arguments.episodes or (HEADLESS_EPISODES if film is None else 1)
+    lines = arguments.step_by_step
+    with progress("playing", episodes, shown=not lines and not arguments.json) as advance:
+        for _ in game.play(episodes):
+            if film is not None:
+                film.add(game.frame())
+            if lines:
+                _show_step(game)
+            if game.ending is not None:
+                advance()
+
+
+def _show_step(game: Game) -> None:
+    """What came of the last step and what is next; in a terminal Enter goes on."""
+    from gymlab.metrics.statistics import reward_text
+
+    past = (
+        "begins" if game.reward is None else f"reward {reward_text(game.reward)}, return {reward_text(game.env_return)}"
+    )
+    decision = game.decision
+    coming = game.ending or (game.text_of(decision.action) if decision is not None else "")
+    value = "" if decision is None or decision.value is None else f", value {decision.value:.3f}"
+    line = f"episode {game.episode}, step {game.steps}: {past}; then {coming}{value}"
+    if sys.stdin.isatty():
+        input(line + "  [Enter] ")
+    else:
+        print(line)
+
+
+def find_target(reference: str, mode: str, runs_dir: str | None, plugins: Sequence[str]) -> Target:
+    """The run and its agent; to play at random or by hand, also the environment of a run, or any other."""
+    from gymlab.api import load_plugins
+    from gymlab.engine.agent import load_best
+    from gymlab.engine.run import find_run, runs_directory
+    from gymlab.engine.train import run_config
+
+    load_plugins(plugins)
+    try:
+        if mode == "trained":
+            run, agent = load_best(reference, runs_dir=runs_dir)
+            return Target(agent.config, run, agent)
+        run, _ = find_run(reference, runs_directory(runs_dir))
+        return Target(run_config(run), run)
+    except CheckpointError as error:
+        if mode == "trained":
+            hint = "An environment without a run is played with --mode user or --mode random."
+            raise CheckpointError(f"{error}\n{hint}") from error
+        if reference.startswith("@") or Path(reference).exists():
+            raise CheckpointError(f"{error}\nOr name an environment: gymlab play CartPole-v1 --mode {mode}") from error
+    return Target(_environment(reference, plugins))
+
+
+def _environment(name: str, plugins: Sequence[str]) -> Config:
+    """The config of `CartPole-v1`, `CartPole-v1:ppo`, `my_module:Maze-v0` or `my_module:Maze-v0:ppo`."""
+    from gymlab.api import resolve
+    from gymlab.cli.output import show_notices
+    from gymlab.engine.workflow import workflow_names
+
+    # What follows the last colon is a variant, unless it has a version as environments of a module have.
+    has_variant = ":" in name and not re.search(r":[^:]+-v\d+$", name)
+    # An environment has to be trained by something to have a config; which algorithm makes no difference to it.
+    algorithm = None if has_variant else workflow_names()[0]
+    loaded = resolve(name, algo=algorithm, plugins=[*plugins, *named_modules(name, [], algorithm)])
+    show_notices(loaded.notices)
+    return loaded.config
+
+
+def video_path(given: str, target: Target, mode: str, seed: int) -> Path:
+    """Where the video goes: as given, or a name of its own in the directory given, the run's videos/ or this directory."""
+    stem = target.checkpoint.stem if target.checkpoint is not None else mode
+    if target.run is None:
+        stem = f"{target.config.env_id.replace('/', '-').replace(':', '-')}-{stem}"
+    name = f"play-{stem}-s{seed}.mp4"
+    if not given:
+        return (Path() if target.run is None else target.run.dir / "videos") / name
+    path = Path(given)
+    if path.is_dir():
+        return path / name
+    if path.suffix != ".mp4":
+        raise GymlabError(
+            f"--save {given}: expected a file ending in .mp4 or a directory. A run comes before the option: "
+            f"gymlab play {given} --save"
+        )
+    return path
+
+
+def summary(episodes: Sequence[PlayedEpisode]) -> dict[str, Any]:
+    """Each episode, and mean, interval and range of those that came to their end."""
+    import numpy as np
+
+    from gymlab.engine.playing import LEFT
+    from gymlab.metrics.statistics import mean_ci95
+
+    rows = [{"return": e.env_return, "length": e.length, "ending": e.ending, "success": e.success} for e in episodes]
+    whole = [episode for episode in episodes if episode.ending != LEFT]
+    found: dict[str, Any] = {"episodes": rows, "n": len(whole), "mean": None, "ci95": None}
+    if whole:
+        returns = np.array([episode.env_return for episode in whole])
+        found |= {"mean": float(returns.mean()), "ci95": list(mean_ci95(returns)) if len(whole) > 1 else None}
+        found |= {"min": float(returns.min()), "max": float(returns.max())}
+        found["ep_len"] = float(np.mean([episode.length for episode in whole]))
+    return found
+
+
+def _show_keys(game: Game, mode: str) -> None:
+    """The keys, before the window takes the screen."""
+    from gymlab.cli.output import screen, table
+    from gymlab.cli.play_window import command_rows
+    from gymlab.envs.keys import controls_of
+
+    made = table(f"keys for {game.config.env_id}", "key", "does", whole=("key",))
+    controls = None
+    if mode == "user":
+        controls = controls_of(game.env.action_space, game.labels, game.config.env_id)
+        for key, text in controls.table:
+            made.add_row(f"[bold]{key}[/]", text)
+    for key, text in command_rows(controls):
+        made.add_row(key, text, style="dim")
+    screen().print(made)
+
+
+def _show(result: dict[str, Any]) -> None:
+    from gymlab.cli.output import interval, screen, table
+    from gymlab.metrics.statistics import format_number, reward_text
+
+    console = screen()
+    made = table(result["env_id"], "episode", "return", "length", "ending", right=("episode", "return", "length"))
+    for number, row in enumerate(result["episodes"], 1):
+        ending = row["ending"] + {True: ", goal met", False: ", goal missed", None: ""}[row["success"]]
+        made.add_row(str(number), reward_text(row["return"]), f"{row['length']:,}", ending)
+    if result["episodes"]:
+        console.print(made)
+    else:
+        console.print("No episode was played.")
+    if result["n"] > 1:
+        lengths = f"mean length {format_number(result['ep_len'])}"
+        text = f"return [bold]{interval(result)}[/]  95% interval, n={result['n']}; {lengths}"
+        console.print(f"\n{text}", soft_wrap=True)
+    how = {True: "deterministic actions", False: "sampled actions", None: f"mode {result['mode']}"}
+    console.print(f"{how[result['deterministic']]}, seed {result['seed']}", style="dim")
+    if result["checkpoint"] is not None:
+        console.print(f"checkpoint {result['checkpoint']}", style="dim", markup=False, soft_wrap=True)
+    if result["video"] is not None:
+        cut = f" (cut at {MOST_FRAMES:,} frames)" if result["video_cut"] else ""
+        console.print(f"video {result['video']}{cut}", markup=False, soft_wrap=True)
+
+
+def _rate(text: str) -> float:
+    """Steps a second, more than 0."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not (math.isfinite(rate) and rate > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return rate

@@ -7,8 +7,6 @@ from xwindows import Played, start_screen
 
 from gymlab.metrics.video import frame_count
 
-pytestmark = pytest.mark.xdist_group("window")
-
 
 @pytest.fixture(scope="module")
 def display():

@@ -30,6 +30,7 @@ lint: $(VENV)/.dev ## format, lint, types
 bench: $(VENV)/.dev ## speed against the installed peers, written to docs/benchmarks.md
 	$(BIN)/gymlab bench ppo --markdown docs/benchmarks.md
 	$(BIN)/gymlab bench envs --section native --markdown docs/benchmarks.md
+	$(BIN)/gymlab bench atari --markdown docs/benchmarks.md
 
 docs: $(VENV)/.dev ## rewrite the generated pages and pictures of docs/
 	$(BIN)/python -m benchmarks.pages

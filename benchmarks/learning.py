@@ -139,7 +139,11 @@ def only_smoked(claims: list[Claim], orderings: list[Ordering], smoked: Path) ->
         return []
     found = json.loads(smoked.read_text())
     shown = {claim.experiment for claim in claims} | {name for ordering in orderings for name in ordering.experiments}
-    others = [result for result in found["results"] if result["name"] not in shown]
+    # Smoke names experiments by their files, where a slash of the id is a dash.
+    shown = {name.replace("/", "-") for name in shown}
+    others = sorted(
+        (result for result in found["results"] if result["name"] not in shown), key=lambda result: result["name"]
+    )
     return [
         "## Only smoked",
         "",

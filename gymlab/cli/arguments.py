@@ -69,6 +69,20 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plugin", action="append", default=[], metavar="MODULE", help=text)
 
 
+def add_playing(parser: argparse.ArgumentParser) -> None:
+    """Seed of episodes that an agent plays, and how it chooses in them."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
+    parser.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="take the most likely action, or sample (default: as the run evaluates)",
+    )
+    parser.add_argument(
+        "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
+    )
+
+
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """The experiment, its overrides, and where configs and plugins come from."""
     parser.add_argument(

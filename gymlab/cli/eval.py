@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory
+from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -29,16 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run or checkpoint: @last, ID, ID/@best, ID/epoch=13 or a run's directory (default: @last)",
     )
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes to play (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
-    parser.add_argument(
-        "--deterministic",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="take the most likely action, or sample (default: as the run evaluates)",
-    )
-    parser.add_argument(
-        "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
-    )
+    add_playing(parser)
     add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory, at_least_one, named_modules
+from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory, at_least_one, named_modules
 from gymlab.errors import CheckpointError, GymlabError
 
 if TYPE_CHECKING:
@@ -67,16 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"episodes to play (default: until you quit; {HEADLESS_EPISODES} headless, 1 for a video)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
-    parser.add_argument(
-        "--deterministic",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="take the most likely action, or sample (default: as the run evaluates)",
-    )
-    parser.add_argument(
-        "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
-    )
+    add_playing(parser)
     add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory, at_least_one
+from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory, at_least_one
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -45,16 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="own",
         help="the environment's own (default), or what wrappers made of them for the agent: stacked, resized, flattened",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
-    parser.add_argument(
-        "--deterministic",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="take the most likely action, or sample (default: as the run evaluates)",
-    )
-    parser.add_argument(
-        "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
-    )
+    add_playing(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a dataset of the same id")
     add_plugins(parser)
     add_runs_directory(parser)

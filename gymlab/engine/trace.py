@@ -22,6 +22,7 @@ from gymlab.components.returns import gae, reward_to_go
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.setup import episode_capped
 from gymlab.envs.build import make_env
+from gymlab.envs.labels import action_labels
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Player:
             render_mode="rgb_array" if render else None,
         )
         self.fps = float(self.env.metadata.get("render_fps") or 30.0)
-        self.labels = action_labels(agent)
+        self.labels = discrete_labels(self.env, agent.config)
         self._encoder = next((m for m in agent.workflow.modules.values() if isinstance(m, ObservationEncoder)), None)
         agent.reset()
         agent.seed(seed)
@@ -272,11 +273,13 @@ def learned_reward(agent: Agent, rewards: np.ndarray) -> np.ndarray:
     return normalizer(rewards, np.zeros(rewards.shape, dtype=bool), update=False).astype(np.float64)
 
 
-def action_labels(agent: Agent) -> dict[int, str]:
-    """Names of discrete actions as the environment's file tells them; JSON has made their numbers text."""
-    space = (agent.config.spec.model_extra or {}).get("action_space")
-    labels = space.get("labels") if isinstance(space, dict) else None
-    return {int(action): str(name) for action, name in labels.items()} if isinstance(labels, dict) else {}
+def discrete_labels(env: gym.Env, config: Config) -> dict[int, str]:
+    """Names of discrete actions, as the agent chooses among them; those without one are left out."""
+    if not isinstance(env.action_space, gym.spaces.Discrete):
+        return {}
+    spec = (config.spec.model_extra or {}).get("action_space")
+    names = enumerate(action_labels(env, spec if isinstance(spec, dict) else None), int(env.action_space.start))
+    return {action: name for action, name in names if name != str(action)}
 
 
 def component_names(config: Config, space: str) -> list[str]:

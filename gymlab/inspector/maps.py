@@ -15,7 +15,7 @@ from gymlab.components.observation import UNBOUNDED, ObservationEncoder
 from gymlab.components.q_table import QTable
 from gymlab.engine.agent import Agent
 from gymlab.engine.setup import episode_capped
-from gymlab.engine.trace import PURPOSE, action_labels, component_names
+from gymlab.engine.trace import PURPOSE, component_names, discrete_labels
 from gymlab.envs.build import make_env
 
 MOST_STATES = 4096
@@ -56,7 +56,10 @@ def kinds_of_map(agent: Agent) -> list[dict[str, Any]]:
 
 def draw_map(agent: Agent, kind: str, options: dict[str, int]) -> dict[str, Any]:
     """The data of a map."""
-    labels = {str(action - _first_action(agent)): name for action, name in action_labels(agent).items()}
+    env = make_env(episode_capped(agent.config), purpose=PURPOSE)
+    first = _first_action(agent)
+    labels = {str(action - first): name for action, name in discrete_labels(env, agent.config).items()}
+    env.close()
     drawn = {"grid": _grid, "taxi": _taxi, "table": _table, "plane": _plane}[kind](agent, options)
     return {"kind": kind, "labels": labels, **drawn}
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import gymlab
-from gymlab.engine.trace import Player, TraceStep, is_greedy, outcome, plain_info, play_episodes
+from gymlab.engine.trace import Player, TraceStep, discrete_labels, is_greedy, outcome, plain_info, play_episodes
+from gymlab.envs.build import make_env
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,19 @@ def test_whole_episodes_end_with_the_state_they_ended_in(runs_dir):
     final = ends[0].final_observation
     assert abs(final[0]) > 2.4 or abs(final[2]) > 0.2095  # the cart left the track, or the pole fell
     assert not np.array_equal(ends[0].final_frame, steps[first_of_second].frame)
+
+
+def test_labels_are_those_of_the_actions_that_the_agent_chooses_from():
+    plain = gymlab.resolve("CartPole-v1:ppo").config
+    swapped = gymlab.resolve(
+        "CartPole-v1:ppo", env_wrappers=[{"id": "DiscreteActionSpaceRemapperWrapper", "mapping": [1, 0]}]
+    ).config
+    found = []
+    for config in (plain, swapped):
+        env = make_env(config)
+        found.append(discrete_labels(env, config))
+        env.close()
+    assert found == [{0: "push left", 1: "push right"}, {0: "push right", 1: "push left"}]
 
 
 def test_labels_and_greedy_flags(runs_dir):

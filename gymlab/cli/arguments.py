@@ -69,6 +69,12 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plugin", action="append", default=[], metavar="MODULE", help=text)
 
 
+def add_best_reference(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """The run or checkpoint whose agent plays."""
+    text = "run or checkpoint: @last (default), ID, ID/@best, ID/epoch=13 or a run's directory; its best checkpoint unless one is named, else the last"
+    parser.add_argument("reference", nargs="?", default="@last", metavar="REF", help=text + more)
+
+
 def add_playing(parser: argparse.ArgumentParser) -> None:
     """Seed of episodes that an agent plays, and how it chooses in them."""
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")

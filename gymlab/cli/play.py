@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory, at_least_one, named_modules
+from gymlab.cli.arguments import (
+    add_best_reference,
+    add_json,
+    add_playing,
+    add_plugins,
+    add_runs_directory,
+    at_least_one,
+    named_modules,
+)
 from gymlab.errors import CheckpointError, GymlabError
 
 if TYPE_CHECKING:
@@ -38,14 +46,7 @@ MOST_FRAMES = 108_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "reference",
-        nargs="?",
-        default="@last",
-        metavar="REF",
-        help="run or checkpoint: @last (default), ID, ID/@best, ID/epoch=13 or a run's directory; its best checkpoint "
-        "unless one is named, else the last. With --mode random or user also an environment: CartPole-v1, CartPole-v1:ppo",
-    )
+    add_best_reference(parser, ". With --mode random or user also an environment: CartPole-v1, CartPole-v1:ppo")
     parser.add_argument(
         "--mode", choices=MODES, default="trained", help="who plays: the agent (default), chance or you"
     )

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory, at_least_one
+from gymlab.cli.arguments import (
+    add_best_reference,
+    add_json,
+    add_playing,
+    add_plugins,
+    add_runs_directory,
+    at_least_one,
+)
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -23,14 +30,7 @@ FORMATS = ("minari",)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "reference",
-        nargs="?",
-        default="@last",
-        metavar="REF",
-        help="run or checkpoint: @last (default), ID, ID/@best, ID/epoch=13 or a run's directory; its best checkpoint "
-        "unless one is named, else the last",
-    )
+    add_best_reference(parser)
     parser.add_argument("--episodes", type=at_least_one, default=50, metavar="N", help="whole episodes (default: 50)")
     parser.add_argument(
         "--out", type=Path, default=Path("demos"), metavar="DIR", help="folder of datasets (default: demos)"

@@ -15,9 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.engine.seeding import SeedTree
-from gymlab.engine.setup import episode_capped
-from gymlab.engine.trace import PURPOSE
-from gymlab.envs.build import make_env
+from gymlab.engine.trace import play_environment
 from gymlab.envs.labels import action_labels, action_text
 from gymlab.envs.tap import OwnSteps
 from gymlab.errors import EnvironmentFailure
@@ -108,13 +106,7 @@ class Game:
 
     def __init__(self, config: Config, *, seed: int, render: bool) -> None:
         self.config = config
-        self.env = make_env(
-            episode_capped(config),
-            seeds=SeedTree(seed),
-            purpose=PURPOSE,
-            render_mode="rgb_array" if render else None,
-            tap=self._listen,
-        )
+        self.env = play_environment(config, seed=seed, render=render, tap=self._listen)
         self.fps = float(self.env.metadata.get("render_fps") or 30.0)
         spec = (config.spec.model_extra or {}).get("action_space")
         self.labels = action_labels(self.env, spec if isinstance(spec, dict) else None)

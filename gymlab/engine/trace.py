@@ -10,7 +10,7 @@ same episodes and, for a stochastic policy, draws the same actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from gymlab.errors import GymlabError
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
+    from gymlab.envs.subenv import SubEnv
 
 PURPOSE = "play"
 """The stream of seeds that `Agent.make_env` plays on too."""
@@ -88,6 +89,14 @@ class TraceStep:
         return self.terminated or self.truncated
 
 
+def play_environment(
+    config: Config, *, seed: int = 0, render: bool = False, tap: Callable[[gym.Env], gym.Env] | None = None
+) -> SubEnv:
+    """One environment to look at, stepped in this process, with the episodes that `Agent.make_env` has for the seed."""
+    mode = "rgb_array" if render else None
+    return make_env(episode_capped(config), seeds=SeedTree(seed), purpose=PURPOSE, render_mode=mode, tap=tap)
+
+
 class Player:
     """An agent in one environment of its own, made from its config; use it as a context manager.
 
@@ -99,12 +108,7 @@ class Player:
         self.agent = agent
         self.deterministic = deterministic
         self.render = render
-        self.env = make_env(
-            episode_capped(agent.config),
-            seeds=SeedTree(seed),
-            purpose=PURPOSE,
-            render_mode="rgb_array" if render else None,
-        )
+        self.env = play_environment(agent.config, seed=seed, render=render)
         self.fps = float(self.env.metadata.get("render_fps") or 30.0)
         self.labels = discrete_labels(self.env, agent.config)
         self._encoder = next((m for m in agent.workflow.modules.values() if isinstance(m, ObservationEncoder)), None)

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from gymlab.components.observation import ObservationEncoder
 from gymlab.engine.agent import Agent
-from gymlab.engine.setup import episode_capped
-from gymlab.engine.trace import PURPOSE, component_names
-from gymlab.envs.build import make_env
+from gymlab.engine.trace import component_names, play_environment
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.inspector.episodes import find_trace
 from gymlab.inspector.loading import agents_of
@@ -109,7 +107,7 @@ def module_tree(module: nn.Module, name: str) -> dict[str, Any]:
 
 def stages(agent: Agent) -> list[dict[str, Any]]:
     """The environment's layers from the inside out, then what the agent does itself, each with the space behind it."""
-    env = make_env(episode_capped(agent.config), purpose=PURPOSE)
+    env = play_environment(agent.config)
     try:
         layers: list[gym.Env] = [env]
         while isinstance(layers[-1], gym.Wrapper):

@@ -14,9 +14,7 @@ import numpy as np
 from gymlab.components.observation import UNBOUNDED, ObservationEncoder
 from gymlab.components.q_table import QTable
 from gymlab.engine.agent import Agent
-from gymlab.engine.setup import episode_capped
-from gymlab.engine.trace import PURPOSE, component_names, discrete_labels
-from gymlab.envs.build import make_env
+from gymlab.engine.trace import component_names, discrete_labels, play_environment
 
 MOST_STATES = 4096
 """Larger tables are not drawn."""
@@ -56,7 +54,7 @@ def kinds_of_map(agent: Agent) -> list[dict[str, Any]]:
 
 def draw_map(agent: Agent, kind: str, options: dict[str, int]) -> dict[str, Any]:
     """The data of a map."""
-    env = make_env(episode_capped(agent.config), purpose=PURPOSE)
+    env = play_environment(agent.config)
     first = _first_action(agent)
     labels = {str(action - first): name for action, name in discrete_labels(env, agent.config).items()}
     env.close()
@@ -145,7 +143,7 @@ def _taxi(agent: Agent, options: dict[str, int]) -> dict[str, Any]:
 
 def _description(agent: Agent) -> np.ndarray:
     """The map that a toy-text environment was made with."""
-    env = make_env(episode_capped(agent.config), purpose=PURPOSE)
+    env = play_environment(agent.config)
     desc = np.asarray(env.unwrapped.desc)  # type: ignore[attr-defined]
     env.close()
     return desc

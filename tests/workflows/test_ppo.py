@@ -15,7 +15,7 @@ from gymlab.engine.seeding import SeedTree
 from gymlab.engine.workflow import PhaseView, UpdateResult, find_workflow
 from gymlab.envs import make_vector
 from gymlab.errors import ConfigError, NonFiniteError
-from gymlab.workflows.ppo import PPO, PPOConfig, effective_share, surrogate_loss
+from gymlab.workflows.ppo import PPO, PPOConfig, surrogate_loss
 
 VIEW = PhaseView("ppo", "online", 0.0, 0, 0, 0, None)
 QUICK = {"n_steps": 16, "batch_size": 32, "n_epochs": 4, "policy_lr": 3e-3, "gamma": 0.5}
@@ -417,46 +417,6 @@ def test_returns_and_advantages_by_type(make_ppo):
     baseline = columns(returns_type="mc:episode", advantages_type="baseline")
     np.testing.assert_allclose(baseline.advantages, 1.75 - baseline.values, rtol=1e-5)
     np.testing.assert_allclose(columns(policy_targets="returns").advantages, to_go, rtol=1e-5)
-
-
-@pytest.mark.learns
-def test_replay_learns_and_is_tracked(make_ppo, train):
-    workflow = make_ppo(identity(length=1), replay_ratio=2, replay_buffer_size=512, **QUICK)
-    trained = train(workflow, 6_000)
-    assert np.mean(trained.returns[-200:]) > 0.95
-    shares = [row["opt/replay/effective_sample_share"] for row in trained.metrics[1:]]
-    assert all(0 < share <= 1 for share in shares)
-    assert trained.updates > make_plain_updates(6_000)
-
-
-def make_plain_updates(env_steps):
-    return env_steps // (16 * 8) * 16
-
-
-def test_replay_ratio_zero_changes_nothing(make_ppo, train):
-    weights = []
-    for settings in ({}, {"replay_ratio": 0, "replay_buffer_size": 64, "replay_is_clip": 2.0}):
-        workflow = make_ppo(identity(), **QUICK | settings)
-        train(workflow, 512)
-        assert workflow.default_buffers()["rollout"].capacity == 0
-        weights.append(workflow.flat.parameter.detach().clone())
-    assert torch.equal(*weights)
-
-
-def test_rollouts_too_far_from_the_policy_are_not_reused(make_ppo):
-    workflow = make_ppo(identity(), replay_ratio=3, **QUICK)
-    rollout = workflow.collect(VIEW).trajectory.copy()
-    rollout.log_probs[::4] -= 8
-    updated = workflow.update_controller([workflow.collect(VIEW).trajectory, rollout], VIEW)
-    assert updated.metrics["opt/replay/passes"] == 0
-    assert updated.metrics["opt/replay/effective_sample_share"] < 0.5
-    assert updated.updates == 16
-
-
-def test_effective_share():
-    assert effective_share(np.ones(8, np.float32)) == pytest.approx(1.0)
-    assert effective_share(np.array([1.0, 0, 0, 0])) == pytest.approx(0.25)
-    assert effective_share(np.array([])) == 0.0
 
 
 def test_a_reward_that_is_not_a_number_stops_the_run(make_ppo):

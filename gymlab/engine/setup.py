@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,11 @@ class Session:
         )
 
     def close(self) -> None:
-        """Release the environments."""
+        """Release the environments, and the threads of buffers that have some."""
         self.environment.close()
+        for buffer in self.buffers.values():
+            if hasattr(buffer, "close"):
+                buffer.close()
 
 
 def evaluation_environment(
@@ -199,7 +203,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     )
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
     scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
-    buffers = {**workflow.default_buffers(), **workflow.context.buffers}
+    buffers = _bind_buffers(workflow)
     _check_hooks(workflow, scheduler, buffers)
     return Session(
         config,
@@ -214,6 +218,20 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         restarts,
         stop_signal,
     )
+
+
+def _bind_buffers(workflow: Workflow) -> dict[str, Any]:
+    """The config's buffers and the workflow's own; `_partial_` ones the workflow has completed with what only it knows."""
+    buffers = workflow.default_buffers()
+    for name, buffer in workflow.context.buffers.items():
+        if not isinstance(buffer, partial):
+            buffers[name] = buffer
+        elif name not in buffers:
+            raise ConfigError(
+                f"buffers.{name}: `_partial_: true` leaves open what {workflow.config.algo_id} does not fill in. "
+                f"{did_you_mean(name, buffers)} It has: {', '.join(buffers) or 'none'}."
+            )
+    return buffers
 
 
 def _check_hooks(workflow: Workflow, scheduler: PhaseScheduler, buffers: dict[str, Any]) -> None:

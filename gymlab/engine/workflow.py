@@ -235,7 +235,10 @@ class Workflow(ABC):
         """Actions for a batch of raw observations; extras may hold `probabilities` (or `mean`, `std`), `value`, `log_prob`, `latent`."""
 
     def default_buffers(self) -> dict[str, Any]:
-        """Buffers that the phases name and the config does not define."""
+        """Buffers that the phases name and the config does not define, or defines with `_partial_: true`.
+
+        Of the latter `context.buffers` holds a function that takes what only the workflow knows, such as the fields of its records.
+        """
         return {}
 
     def get_state(self) -> dict[str, Any]:

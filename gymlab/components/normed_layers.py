@@ -1,0 +1,68 @@
+"""Layers of DreamerV3's networks: truncated normal initialisation, root-mean-square normalisation, block-diagonal maps."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gymlab.errors import ConfigError
+
+TRUNCATION_GAIN = 1.1368
+"""A normal cut at two standard deviations keeps 0.8796 of its spread; this puts it back to one."""
+
+
+@torch.no_grad()
+def init_truncated_normal(weight: Tensor, fan_in: int, scale: float = 1.0) -> Tensor:
+    """Fill `weight` in place with a normal cut at two standard deviations whose variance is scale^2 / fan_in."""
+    if scale == 0:
+        return weight.zero_()
+    deviation = TRUNCATION_GAIN / math.sqrt(fan_in)
+    return nn.init.trunc_normal_(weight, std=deviation, a=-2 * deviation, b=2 * deviation).mul_(scale)
+
+
+def normed_linear(in_features: int, out_features: int, scale: float = 1.0) -> nn.Linear:
+    """A linear layer initialised as DreamerV3's: truncated normal weights times `scale`, zero biases."""
+    layer = nn.Linear(in_features, out_features)
+    init_truncated_normal(layer.weight, in_features, scale)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class RMSNorm(nn.Module):
+    """Divides the last dimension by its root mean square, then multiplies by a learned scale."""
+
+    def __init__(self, size: int, eps: float = 1e-4) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., size] -> [..., size]."""
+        return functional.rms_norm(x, self.scale.shape, self.scale, self.eps)
+
+
+class BlockLinear(nn.Module):
+    """A linear map with a block-diagonal matrix: `blocks` independent maps over as many equal parts of the input."""
+
+    def __init__(self, in_features: int, out_features: int, blocks: int, scale: float = 1.0) -> None:
+        super().__init__()
+        for name, size in (("in_features", in_features), ("out_features", out_features)):
+            if size % blocks:
+                raise ConfigError(
+                    f"A block-diagonal layer of {blocks} blocks needs sizes that {blocks} divides, and {name} is {size}."
+                )
+        self.blocks = blocks
+        self.weight = nn.Parameter(torch.empty(blocks, in_features // blocks, out_features // blocks))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+        # The authors' code counts the whole input as fan-in, though each block sees only its part of it.
+        init_truncated_normal(self.weight, in_features, scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] -> [..., out_features]."""
+        parts = x.reshape(-1, self.blocks, self.weight.shape[1]).transpose(0, 1)  # [blocks, N, in/blocks]
+        bias = self.bias.view(self.blocks, 1, -1)
+        mapped = torch.baddbmm(bias, parts, self.weight)  # [blocks, N, out/blocks]
+        return mapped.transpose(0, 1).reshape(*x.shape[:-1], -1)

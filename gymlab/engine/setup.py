@@ -146,6 +146,7 @@ def bind_workflow(
     action_space: Space,
     fabric: Fabric,
     *,
+    raw_observation_space: Space | None = None,
     environment: VectorEnv | None = None,
     counters: Counters | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
@@ -163,6 +164,7 @@ def bind_workflow(
         fabric=fabric,
         seeds=SeedTree(config.seed).child("rank", fabric.global_rank),
         counters=counters,
+        raw_observation_space=raw_observation_space,
         train_environment=environment,
         components=SimpleNamespace(**{name: instantiate(node) for name, node in config.components.items()}),
         controller_manager=ControllerManager({name: instantiate(node) for name, node in config.controllers.items()}),
@@ -196,6 +198,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         environment.observation_space,
         environment.action_space,
         fabric,
+        raw_observation_space=environment.raw_observation_space,
         environment=environment,
         counters=counters,
         # The processes of a distributed run are asked at different moments: they finish what they collect.

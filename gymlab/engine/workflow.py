@@ -126,6 +126,8 @@ class WorkflowContext:
     seeds: SeedTree
     """Purpose-named streams for the workflow's own sampling."""
     counters: Counters
+    raw_observation_space: Space | None = None
+    """The observation space before dicts and tuples were flattened; None where it is the same."""
     train_environment: Any = None
     eval_environment: Any = None
     components: SimpleNamespace = field(default_factory=SimpleNamespace)

@@ -31,12 +31,13 @@ bench: $(VENV)/.dev ## speed against the installed peers, written to docs/benchm
 	$(BIN)/gymlab bench ppo --markdown docs/benchmarks.md
 	$(BIN)/gymlab bench envs --section native --markdown docs/benchmarks.md
 	$(BIN)/gymlab bench atari --markdown docs/benchmarks.md
+	$(BIN)/gymlab bench dreamer --markdown docs/benchmarks.md
 
 docs: $(VENV)/.dev ## rewrite the generated pages and pictures of docs/
 	$(BIN)/python -m benchmarks.pages
 
 clean: ## remove the virtual environment and caches; runs stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-sheeprl .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/pip:

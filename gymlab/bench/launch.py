@@ -32,9 +32,9 @@ def worker_environment(threads: int | None) -> dict[str, str]:
     return environment
 
 
-def run_worker(job: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Run one job in a fresh process and give its answer."""
-    command = [sys.executable, "-m", "gymlab.bench.worker", json.dumps(job)]
+def run_worker(job: dict[str, Any], timeout: float, command: list[str] | None = None) -> dict[str, Any]:
+    """Run one job in a fresh process and give its answer; `command` starts a worker that is not gymlab's own."""
+    command = command or [sys.executable, "-m", "gymlab.bench.worker", json.dumps(job)]
     what = f"{job['task']} with {job.get('library', 'gymlab')}"
     with subprocess.Popen(
         command,

@@ -1,0 +1,184 @@
+"""The convolutions of DreamerV3's image codecs in a form that processors are quick at.
+
+A 5x5 convolution with few channels leaves most of a processor's lanes idle. Taken for 2x2 blocks of its outputs at once,
+it reads a 6x6 window, which is 3x3 blocks of 2x2 pixels:
+
+    encoder: 5x5, then the largest of each 2x2 block    = 3x3 over blocks of pixels, then the largest of 4 outputs
+    decoder: each pixel to a 2x2 block, then 5x5        = 3x3 over pixels (the four of a block are equal), 4 outputs
+
+Both are the same function of the same 5x5 weights. Inside, images lie with their channels last, [N, height, width, C].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+BLOCK = 4
+"""Pixels of a 2x2 block, in the order (0, 0), (0, 1), (1, 0), (1, 1)."""
+TILE = 16
+"""So many pixels are scaled as one row: loops over the few channels of one pixel would be mostly overhead."""
+
+
+def block_kernel(weight: Tensor) -> Tensor:
+    """The 5x5 kernel over 2x2 blocks of pixels: [O, I, 5, 5] -> [4O, 4I, 3, 3]."""
+    outputs, inputs = weight.shape[:2]
+    return block_window(weight).permute(0, 3, 5, 1, 2, 4).reshape(BLOCK * outputs, BLOCK * inputs, 3, 3)
+
+
+def upsampled_kernel(weight: Tensor) -> Tensor:
+    """The 5x5 kernel over pixels that each became a 2x2 block: [O, I, 5, 5] -> [4O, I, 3, 3]."""
+    return block_window(weight).sum(dim=(3, 5))
+
+
+def block_window(weight: Tensor) -> Tensor:
+    """The kernel at the four places of a 2x2 block, in the 6x6 window that they share: [4O, I, 3, 2, 3, 2]."""
+    places = [functional.pad(weight, (column, 1 - column, row, 1 - row)) for row in (0, 1) for column in (0, 1)]
+    window = torch.cat(places)
+    return window.view(*window.shape[:2], 3, 2, 3, 2)
+
+
+def pixels_to_blocks(x: Tensor) -> Tensor:
+    """[N, H, W, C] -> [N, H/2, W/2, 4C]."""
+    frames, height, width, channels = x.shape
+    x = x.view(frames, height // 2, 2, width // 2, 2, channels).permute(0, 1, 3, 2, 4, 5)
+    return x.reshape(frames, height // 2, width // 2, BLOCK * channels)
+
+
+def blocks_to_pixels(x: Tensor) -> Tensor:
+    """[N, H, W, 4C] -> [N, 2H, 2W, C]."""
+    frames, height, width, channels = x.shape
+    x = x.view(frames, height, width, 2, 2, channels // BLOCK).permute(0, 1, 3, 2, 4, 5)
+    return x.reshape(frames, 2 * height, 2 * width, channels // BLOCK)
+
+
+def image_blocks(images: Tensor) -> Tensor:
+    """Images as they are stored, in 2x2 blocks: [N, C, H, W] -> [N, H/2, W/2, 4C], type unchanged."""
+    frames, channels, height, width = images.shape
+    images = images.view(frames, channels, height // 2, 2, width // 2, 2).permute(0, 2, 4, 3, 5, 1)
+    return images.reshape(frames, height // 2, width // 2, BLOCK * channels)
+
+
+def convolve(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+    """A 3x3 convolution that keeps the size: [N, H, W, I] -> [N, H, W, O]."""
+    return functional.conv2d(x.permute(0, 3, 1, 2), kernel, bias, padding=1).permute(0, 2, 3, 1)
+
+
+def normed_silu(x: Tensor, scale: Tensor, eps: float) -> Tensor:
+    """silu(scale * x / rms(x)) over the last dimension, in groups of the scale's size: [..., C] -> [..., C]."""
+    with torch.autocast(x.device.type, enabled=False):
+        value: Tensor = _NormedSiLU.apply(x.to(scale.dtype).reshape(-1, scale.numel()), scale, eps)
+    return value.view(x.shape)
+
+
+def pooled_normed_silu(x: Tensor, scale: Tensor, eps: float) -> Tensor:
+    """`normed_silu` of the largest of the four outputs of each block: [..., 4C] -> [..., C]."""
+    with torch.autocast(x.device.type, enabled=False):
+        value: Tensor = _PooledNormedSiLU.apply(x.to(scale.dtype).reshape(-1, BLOCK * scale.numel()), scale, eps)
+    return value.view(*x.shape[:-1], scale.numel())
+
+
+def sigmoid_squared_error(logits: Tensor, target: Tensor) -> Tensor:
+    """Sum of (sigmoid(logits) - target)^2 over all but the first dimension: [N, ...] -> [N]."""
+    value: Tensor = _SigmoidSquaredError.apply(logits.to(target.dtype), target)
+    return value
+
+
+class _NormedSiLU(torch.autograd.Function):
+    """One node that keeps nothing but its input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        ctx.eps = eps
+        return _forward(x, scale, eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, scale = ctx.saved_tensors
+        return (*_backward(gradients[0], x, scale, ctx.eps), None)
+
+
+class _PooledNormedSiLU(torch.autograd.Function):
+    """Beside the largest outputs it keeps the differences whose signs say which they were."""
+
+    @staticmethod
+    def forward(ctx: Any, blocks: Tensor, scale: Tensor, eps: float) -> Tensor:
+        size = scale.numel()
+        top, bottom = blocks.split(2 * size, dim=1)
+        columns = torch.maximum(top, bottom)  # [M, 2C]
+        left, right = columns.split(size, dim=1)
+        largest = torch.maximum(left, right)  # [M, C]
+        ctx.save_for_backward(largest, scale, top - bottom, left - right)
+        ctx.eps = eps
+        return _forward(largest, scale, eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        largest, scale, down, across = ctx.saved_tensors
+        gradient, d_scale = _backward(gradients[0], largest, scale, ctx.eps)
+        return _spread(_spread(gradient, across), down), d_scale, None
+
+
+def _spread(gradient: Tensor, difference: Tensor) -> Tensor:
+    """The gradient of maximum(a, b) with respect to [a, b] side by side, given a - b. Where they are equal, b has it."""
+    both = gradient.new_empty(gradient.shape[0], 2 * gradient.shape[1])
+    first, second = both.split(gradient.shape[1], dim=1)
+    torch.ops.aten.threshold_backward.grad_input(gradient, difference, 0, grad_input=first)
+    torch.sub(gradient, first, out=second)
+    return both
+
+
+def _forward(x: Tensor, scale: Tensor, eps: float) -> Tensor:
+    squares = x * x
+    inverse = _inverse_rms(squares, eps)
+    return functional.silu(_scaled(torch.mul(x, inverse, out=squares), scale), inplace=True)
+
+
+def _backward(gradient: Tensor, x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """With n = x / rms(x) and g the gradient at scale * n: d_x = (scale g - n mean(scale g n)) / rms(x)."""
+    size = scale.numel()
+    product = x * x
+    inverse = _inverse_rms(product, eps)  # [M, 1]
+    normal = x * inverse
+    product.copy_(normal)
+    gradient = torch.ops.aten.silu_backward(gradient, _scaled(product, scale))
+    torch.mul(gradient, normal, out=product)
+    d_scale = product.sum(dim=0)
+    shared = product @ scale.unsqueeze(1).div(-size)  # [M, 1]
+    return _scaled(gradient, scale).addcmul_(normal, shared).mul_(inverse), d_scale
+
+
+def _inverse_rms(squares: Tensor, eps: float) -> Tensor:
+    """[M, C] -> 1 / sqrt(mean + eps), [M, 1]; the mean as a product with a vector, which is quicker for few channels."""
+    size = squares.shape[1]
+    return (squares @ squares.new_full((size, 1), 1 / size)).add_(eps).rsqrt_()
+
+
+def _scaled(x: Tensor, scale: Tensor) -> Tensor:
+    """`x` times `scale`, in place; many pixels as one row where they fill it."""
+    if x.shape[0] % TILE == 0:
+        x.view(-1, TILE * scale.numel()).mul_(scale.repeat(TILE))
+        return x
+    return x.mul_(scale)
+
+
+class _SigmoidSquaredError(torch.autograd.Function):
+    """The gradient is worked out beside the value, while the pixels are at hand, and kept in place of them."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        mean = torch.sigmoid(logits)
+        error = mean - target
+        loss = error.flatten(1).square().sum(dim=1)
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(torch.ops.aten.sigmoid_backward(error.mul_(2), mean))
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * gradients[0].view(-1, *[1] * (slope.dim() - 1)), None

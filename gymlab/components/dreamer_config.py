@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
@@ -251,15 +252,11 @@ class DreamerConfig(Config):
 
     _shares = field_validator("gamma", "lam")(share)
     _not_negative = field_validator("ent_coef", "model_lr", "critic_lr", "actor_lr")(not_negative)
-    presets: ClassVar[dict[str, dict[str, Any]]] = VERSIONS
 
-    @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        """What is not given comes from the version, then from the size."""
-        if not isinstance(data, dict):
-            return data
-        version, size = data.get("version", "v3"), data.get("size", "1m")
+    def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What is not given comes from the version, and from the size."""
+        version, size = values.get("version", "v3"), values.get("size", "1m")
         preset = VERSIONS.get(version, {}) if isinstance(version, str) else {}
         widths = SIZES.get(size, {}) if version == "v3" and isinstance(size, str) else {}
-        return {**widths, **preset, **data}
+        return {**widths, **preset, **values}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.image_codecs import image_decoder, image_encoder
 
 from gymlab.components.latents import CategoricalLatent, GaussianLatent, Latent
 from gymlab.components.normed_layers import NormSiLU, normed_linear
@@ -31,11 +32,11 @@ class MLP(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         for _ in range(layers):
-            hidden = _linear(inputs, units, normed=normed)
+            hidden = linear(inputs, units, normed=normed)
             self.layers += [hidden, NormSiLU(units)] if normed else [hidden, nn.ELU()]
             inputs = units
         if outputs is not None:
-            self.layers.append(_linear(inputs, outputs, normed=normed, scale=output_scale))
+            self.layers.append(linear(inputs, outputs, normed=normed, scale=output_scale))
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., inputs] -> [..., outputs]."""
@@ -44,7 +45,8 @@ class MLP(nn.Module):
         return x
 
 
-def _linear(inputs: int, outputs: int, *, normed: bool, scale: float = 1.0) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, normed: bool, scale: float = 1.0) -> nn.Linear:
+    """A layer initialised as the authors of its version do."""
     if normed:
         return normed_linear(inputs, outputs, scale)
     layer = nn.Linear(inputs, outputs)
@@ -61,20 +63,20 @@ class ScalarHead(nn.Module):
         normed = config.version == "v3"
         self.scalar = TwoHot() if config.scalars == "two_hot" else UnitNormal()
         scale = 0.0 if config.scalars == "two_hot" else 1.0
-        self.net = MLP(inputs, config.units, layers, self.scalar.size, normed=normed, output_scale=scale)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """[..., F] -> [..., bins]."""
-        output: Tensor = self.net(features)
-        return output
+        self.trunk = MLP(inputs, config.units, layers, None, normed=normed)
+        self.output = linear(config.units, self.scalar.size, normed=normed, scale=scale)
 
     def mean(self, features: Tensor) -> Tensor:
-        """[..., F] -> [...]."""
-        return self.scalar.mean(self.net(features))
+        """[..., F] -> [...], differentiable."""
+        return self.scalar.mean(self.output(self.trunk(features)))
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """What is to be made small, [...], given the output of `forward`."""
-        return self.scalar.loss(output, target)
+    def value(self, hidden: Tensor) -> Tensor:
+        """[..., F'] from the trunk -> [...], without gradients."""
+        return self.scalar.behind(self.output, hidden)
+
+    def loss(self, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
+        """[..., F'] from the trunk and targets [...] -> the mean loss, each row with its weight [...]."""
+        return self.scalar.loss_behind(self.output, hidden, targets, weight)
 
 
 class Encoder(nn.Module):
@@ -122,7 +124,7 @@ class Decoder(nn.Module):
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
         losses = {
-            key: decoder.loss(decoder(state.deter, state.stoch), observations[key])
+            key: decoder.loss(state.deter, state.stoch, observations[key])
             for key, decoder in self.images.items()
         }
         if self.vector is not None:

@@ -72,8 +72,10 @@ class _NormSiLU(torch.autograd.Function):
 def _inverse_rms(x: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:
     """1 / sqrt(mean x^2 + eps), dimensions kept."""
     count = math.prod(x.shape[dim] for dim in dims)
-    norm = torch.linalg.vector_norm(x, dim=dims, keepdim=True)
-    return norm.square_().mul_(1 / count).add_(eps).rsqrt_()
+    square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+    if len(dims) > 1:
+        square = square.sum(dims[0], keepdim=True)
+    return square.mul_(1 / count).add_(eps).rsqrt_()
 
 
 class NormSiLU(nn.Module):

@@ -69,6 +69,8 @@ class BlockGRU(Cell):
     Inside, rows are spread over blocks, [G, B, D / G]: block by block the matrices are plain, and nothing is copied to and fro.
     """
 
+    slowness: Tensor
+
     def __init__(self, deter: int, stoch: int, action: int, hidden: int, blocks: int = 8) -> None:
         super().__init__()
         if deter % blocks:
@@ -79,35 +81,41 @@ class BlockGRU(Cell):
         self.from_action = nn.Sequential(normed_linear(action, hidden), NormSiLU(hidden))
         # One matrix in the authors' program: each block takes its part of the memory and all of the three inputs.
         fan_in, width = deter + 3 * hidden * blocks, deter // blocks
-        self.mix_deter, self.mix_state, self.mix_action, self.gates = (
+        self.mix_deter, self.mix_inputs, self.gates = (
             nn.Parameter(init_truncated_normal(torch.empty(blocks, inputs, outputs), fan))
             for inputs, outputs, fan in (
                 (width, width, fan_in),
-                (2 * hidden, width, fan_in),
-                (hidden, width, fan_in),
+                (3 * hidden, width, fan_in),  # memory, latent, action
                 (width, 3 * width, deter),
             )
         )
         self.mix_bias = nn.Parameter(torch.zeros(blocks, 1, width))
         self.mix_norm = NormSiLU(deter, blocks)
         self.gates_bias = nn.Parameter(torch.zeros(blocks, 1, 3 * width))
+        # The update gate begins at sigmoid(-1): the memory changes slowly unless it has learned otherwise.
+        slowness = torch.tensor([0.0, 0.0, 1.0]).repeat_interleave(width).expand(blocks, 1, -1)
+        self.register_buffer("slowness", slowness.clone(), persistent=False)
 
     def inputs(self, actions: Tensor) -> Tensor:
-        """The action's share of the mixture, bias included, [..., G, B, D / G]. Actions are scaled into [-1, 1] first."""
-        actions = actions / actions.detach().abs().clamp(min=1)
-        return self.from_action(actions).unsqueeze(-3) @ self.mix_action + self.mix_bias
+        """Actions [..., A], scaled into [-1, 1], through their own layer."""
+        x: Tensor = self.from_action(actions / actions.detach().abs().clamp(min=1))
+        return x
 
     def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
         """h' = u c + (1 - u) h, with c = tanh(r c~): the reset gate multiplies the candidate, not the memory."""
         spread = deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)  # [G, B, D / G]
-        shared = torch.cat([self.from_deter(deter), self.from_stoch(stoch)], -1)  # [B, 2 hidden]
-        mixed = torch.baddbmm(inputs, spread, self.mix_deter)
-        mixed = torch.baddbmm(mixed, shared.expand(self.blocks, -1, -1), self.mix_state)
-        gates = torch.baddbmm(self.gates_bias, self.mix_norm(mixed), self.gates)  # [G, B, 3 D / G]
+        shared = torch.cat([self.from_deter(deter), self.from_stoch(stoch), inputs], -1)  # [B, 3 hidden]
+        mixed = torch.baddbmm(self.mix_bias, shared.expand(self.blocks, -1, -1), self.mix_inputs)
+        learns = mixed.requires_grad
+        mixed = torch.baddbmm(mixed, spread, self.mix_deter) if learns else mixed.baddbmm_(spread, self.mix_deter)
+        gates = torch.baddbmm(self.gates_bias - self.slowness, self.mix_norm(mixed), self.gates)  # [G, B, 3 D / G]
         reset, candidate, update = gates.chunk(3, -1)
-        candidate = torch.tanh(torch.sigmoid(reset) * candidate)
+        if learns:
+            candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update)
+        else:
+            candidate, update = candidate.mul_(reset.sigmoid_()).tanh_(), update.sigmoid_()
         # The result lies in memory as its first argument does: row by row, so that the view below is free.
-        moved = torch.lerp(spread, candidate.to(spread.dtype), torch.sigmoid(update - 1).to(spread.dtype))
+        moved = torch.lerp(spread, candidate.to(spread.dtype), update.to(spread.dtype))
         return moved.transpose(0, 1).flatten(1)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ BINS = 255
 """Bins of a scalar; odd, so that the one in the middle is 0."""
 REACH = 20.0
 """The outermost bins lie at symexp(+-20), about +-4.85e8."""
+Neighbours = tuple[Tensor, Tensor, Tensor]
+"""The bins below and above each number, and the share of the one above."""
 
 
 def symlog(x: Tensor) -> Tensor:
@@ -22,6 +25,46 @@ def symlog(x: Tensor) -> Tensor:
 def symexp(x: Tensor) -> Tensor:
     """The inverse of symlog."""
     return x.sign() * x.abs().expm1()
+
+
+ROWS_AT_ONCE = 1024
+"""Rows of bins that are worked on together: so many fit the processor's cache, where 255 numbers a row soon do not."""
+
+
+class _TwoHotLoss(torch.autograd.Function):
+    """Cross-entropy behind a linear layer: value and gradients in one pass over rows that never leave the cache.
+
+    d loss / d logits = weight (K p - sum of the K targets' two bins), and the linear layer's own gradients follow from it at once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: tuple[Neighbours, ...], weights: Tensor
+    ) -> Tensor:
+        """hidden [N, H] -> the sum over rows of weights [N] times the K cross-entropies."""
+        total = hidden.new_zeros(())
+        d_hidden, d_weight, d_bias = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
+        for start in range(0, len(hidden), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            log_p = functional.log_softmax(torch.addmm(bias, hidden[rows], weight.t()), -1)
+            row_weights = weights[rows].unsqueeze(-1)
+            gradient = log_p.exp().mul_(row_weights * len(targets))
+            for below, above, share in targets:
+                place, portion = torch.stack([below[rows], above[rows]], -1), share[rows]
+                portion = torch.stack([1 - portion, portion], -1).mul_(row_weights)
+                total -= (log_p.gather(-1, place) * portion).sum()
+                gradient.scatter_add_(-1, place, -portion)
+            torch.mm(gradient, weight, out=d_hidden[rows])
+            d_weight.addmm_(gradient.t(), hidden[rows])
+            d_bias += gradient.sum(0)
+        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        """What was computed on the way, times what comes from behind."""
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        return d_hidden * gradients[0], d_weight * gradients[0], d_bias * gradients[0], None, None
 
 
 class TwoHot(nn.Module):
@@ -57,8 +100,7 @@ class TwoHot(nn.Module):
         value = difference @ self.bins[middle + 1 :]
         return value if self.spacing == "symexp" else symexp(value)
 
-    def _neighbours(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The bins below and above each number, and the share of the one above."""
+    def _neighbours(self, x: Tensor) -> Neighbours:
         x = x if self.spacing == "symexp" else symlog(x)
         x = x.clamp(self.bins[0], self.bins[-1])
         above = torch.searchsorted(self.bins, x.contiguous()).clamp_(1, self.size - 1)
@@ -81,6 +123,21 @@ class TwoHot(nn.Module):
         low, high = (log_p.gather(-1, place.unsqueeze(-1)).squeeze(-1) for place in (below, above))
         return -torch.lerp(low, high, share)
 
+    def behind(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
+        """[..., H] through a linear layer -> [...] expected numbers, without gradients and without all logits in memory."""
+        rows = hidden.detach().reshape(-1, hidden.shape[-1]).split(ROWS_AT_ONCE)
+        with torch.no_grad():
+            return torch.cat([self.mean(layer(part)) for part in rows]).view(hidden.shape[:-1])
+
+    def loss_behind(self, layer: nn.Linear, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
+        """The mean over rows of `weight` times the cross-entropies with all targets, behind a linear layer."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        with torch.no_grad():
+            neighbours = tuple(self._neighbours(target.reshape(-1)) for target in targets)
+            weights = weight.reshape(-1) / len(flat)
+        total: Tensor = _TwoHotLoss.apply(flat, layer.weight, layer.bias, neighbours, weights)
+        return total
+
 
 class UnitNormal(nn.Module):
     """A scalar as the mean of a Normal of deviation 1: what Dreamer v1 and v2 learn rewards and values with."""
@@ -95,3 +152,13 @@ class UnitNormal(nn.Module):
         """Half the squared error; the constant of the density is left out."""
         assert output.shape[:-1] == target.shape, (output.shape, target.shape)
         return 0.5 * (output.squeeze(-1) - target).square()
+
+    def behind(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
+        """[..., H] through a linear layer -> [...], without gradients."""
+        with torch.no_grad():
+            return self.mean(layer(hidden))
+
+    def loss_behind(self, layer: nn.Linear, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
+        """The mean over rows of `weight` times the losses with all targets."""
+        output = layer(hidden)
+        return (weight * torch.stack([self.loss(output, target) for target in targets]).sum(0)).mean()

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,6 +65,22 @@ class Memory:
             return self
         keep = torch.from_numpy(~rows).to(self.action.device).unsqueeze(-1)
         return Memory(State(self.state.deter * keep, self.state.stoch * keep), self.action * keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Dreamt:
+    """H steps of N dreams; state 0 is where they began."""
+
+    features: Tensor
+    """[H + 1, N, F]."""
+    reward: Tensor
+    """[H + 1, N] predicted for arriving in each state."""
+    discount: Tensor
+    """[H + 1, N] probability of going on from each state, gamma included."""
+    slow_value: Tensor
+    """[H + 1, N] by the slow critic; zeros without one."""
+    actions: Tensor
+    """[H, N, A] taken in all states but the last."""
 
 
 @register_workflow("dreamer")
@@ -349,8 +366,8 @@ class Dreamer(Workflow):
             f"reconstruction/{key}": loss.mean()
             for key, loss in model.decoder.losses(states.flatten(), observations).items()
         }
-        reward = model.reward(features).float()
-        losses["reward"] = model.reward.loss(reward, data["reward"]).mean()
+        reward = model.reward.trunk(features)
+        losses["reward"] = model.reward.loss(reward, [data["reward"]], torch.ones_like(data["reward"]))
         # The discount is part of what this head learns: a time limit is no end, and nothing goes on for certain.
         lives = (~data["is_terminal"]).float() * self.hyperparameters.gamma
         going_on = model.going_on(features).squeeze(-1).float()
@@ -364,7 +381,7 @@ class Dreamer(Workflow):
             "world_model/prior_entropy": self.latent.entropy(prior).mean(),
         }
         with torch.no_grad():
-            metrics |= calibration(model.reward.scalar.mean(reward), going_on.sigmoid() / self.hyperparameters.gamma, data)
+            metrics |= calibration(model.reward.value(reward), going_on.sigmoid() / self.hyperparameters.gamma, data)
         return losses, {name: value.detach() for name, value in metrics.items()}, states
 
     def _free(self, kl: Tensor) -> Tensor:
@@ -378,18 +395,17 @@ class Dreamer(Workflow):
         config, hp = self.config, self.hyperparameters
         last = slice(-config.imag_last, None) if config.imag_last else slice(None)
         replayed = State(states.deter[last], states.stoch[last])
-        features, actions = self._dream(replayed.flatten().detach())  # [H + 1, N, F], [H, N, A]
-        with torch.set_grad_enabled(self.through_model), frozen(self.model):
-            reward, discount = self.model.reward.mean(features).float(), self.model.continues(features).float()
+        dream = self._dream(replayed.flatten().detach())
+        reward, discount = dream.reward, dream.discount  # [H + 1, N]
         if config.version != "v3":
             # Whether the first state is an end is known, not predicted.
             first = (~data["is_terminal"][last]).float().reshape(1, -1)
             discount = torch.cat([first, discount[1:]])
-        fixed = features.detach()
-        output = self.critic(fixed).float()
+        fixed = dream.features.detach()
+        hidden = self.critic.trunk(fixed).float()
         with torch.no_grad():
-            slow = self.slow_critic.mean(fixed).float() if config.slow_critic != "none" else None
-            value = slow if config.slow_critic == "target" else self.critic.scalar.mean(output)
+            slow = dream.slow_value
+            value = slow if config.slow_critic == "target" else self.critic.value(hidden)
             weight = discount.cumprod(0)[:-1]
             returns = lambda_return(reward.detach(), discount.detach(), value, hp.lam)
             scale = self.return_scale.update(returns) if config.scale_returns else torch.ones(())
@@ -397,14 +413,12 @@ class Dreamer(Workflow):
         parameters = self.actor(fixed[:-1]).float()
         entropy = self.actions.entropy(parameters)
         if self.through_model:
-            gain = self._return_through_model(features, reward, discount) / scale
+            gain = self._return_through_model(dream.features, reward, discount) / scale
         else:
-            gain = self.actions.log_prob(parameters, actions) * advantage
-        losses = {"policy": -(weight.detach() * (gain + hp.ent_coef * entropy)).mean()}
-        target = self.critic.loss(output[:-1], returns)
-        if slow is not None and config.slow_critic == "regularizer":
-            target = target + self.critic.loss(output[:-1], slow[:-1])
-        losses["value"] = (weight.detach() * target).mean()
+            gain = self.actions.log_prob(parameters, dream.actions) * advantage
+        losses = {"policy": -(weight * (gain + hp.ent_coef * entropy)).mean()}
+        targets = [returns, slow[:-1]] if config.slow_critic == "regularizer" else [returns]
+        losses["value"] = self.critic.loss(hidden[:-1], targets, weight)
         if config.replay_value_scale and len(replayed.deter) > 1:
             losses["replay_value"] = self._replay_value_loss(data, replayed, returns[0], last)
         metrics = {
@@ -418,19 +432,28 @@ class Dreamer(Workflow):
         }
         return losses, {name: metric.detach() for name, metric in metrics.items()}
 
-    def _dream(self, state: State) -> tuple[Tensor, Tensor]:
-        """Features [H + 1, N, F] and actions [H, N, A] of a dream; with gradients only where the actor learns through them."""
-        rssm, horizon, count = self.model.rssm, self.config.horizon, len(state.deter)
+    def _dream(self, state: State) -> Dreamt:
+        """H steps with the actor's own actions; with gradients only where the actor learns through them.
+
+        What is read off a state is read while it is fresh in the processor's cache.
+        """
+        model, horizon, count = self.model, self.config.horizon, len(state.deter)
         device = state.deter.device
-        with torch.set_grad_enabled(self.through_model), frozen(self.model):
-            features, actions = [state.features], []
-            for _ in range(horizon):
-                parameters = self.actor(features[-1].detach()).float()
-                action = self.actions.sample(parameters, self.actions.noise(count).to(device))
-                state = rssm.dream(state, action, self.latent.noise(count, device=device))
-                features.append(state.features)
-                actions.append(action)
-        return torch.stack(features), torch.stack(actions).detach()
+        seen: list[tuple[Tensor, ...]] = []
+        actions = []
+        with torch.set_grad_enabled(self.through_model), frozen(model):
+            for t in range(horizon + 1):
+                features = state.features
+                reward, discount = model.reward.mean(features).float(), model.continues(features).float()
+                with torch.no_grad():
+                    slow = self.slow_critic.mean(features) if self.config.slow_critic != "none" else torch.zeros_like(reward)
+                seen.append((features, reward, discount, slow.float()))
+                if t < horizon:
+                    parameters = self.actor(features.detach()).float()
+                    action = self.actions.sample(parameters, self.actions.noise(count).to(device))
+                    state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
+                    actions.append(action)
+        return Dreamt(*(torch.stack(parts) for parts in zip(*seen, strict=True)), torch.stack(actions).detach())
 
     def _return_through_model(self, features: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
         """Returns [H, N] that know how they came about: actions, states, rewards and values are one chain."""
@@ -447,13 +470,12 @@ class Dreamer(Workflow):
         lam = (~is_last[1:]).float() * self.hyperparameters.lam
         returns = lambda_return(reward, discount, bootstrap, lam)  # [K - 1, B]
         features = states.features[:-1]
-        output = self.critic(features).float()
-        loss = self.critic.loss(output, returns)
+        hidden, weight = self.critic.trunk(features).float(), (~is_last[:-1]).float()
+        targets = [returns]
         if self.config.slow_critic == "regularizer":
             with torch.no_grad():
-                slow = self.slow_critic.mean(features).float()
-            loss = loss + self.critic.loss(output, slow)
-        return (loss * ~is_last[:-1]).mean()
+                targets.append(self.slow_critic.mean(features).float())
+        return self.critic.loss(hidden, targets, weight)
 
     def _step(self, total: Tensor) -> dict[str, Tensor]:
         """One backward pass for everything, then a step of each optimiser; gives the gradient norms."""

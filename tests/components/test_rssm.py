@@ -95,7 +95,7 @@ def test_the_blocks_are_a_block_diagonal_matrix() -> None:
     shared = torch.cat([cell.from_deter(deter), cell.from_stoch(stoch), cell.from_action(action)], -1)
     mixed = []
     for block in range(3):
-        weight = torch.cat([cell.mix_deter[block], cell.mix_state[block], cell.mix_action[block]])
+        weight = torch.cat([cell.mix_deter[block], cell.mix_inputs[block]])
         mixed.append(torch.cat([deter[:, 4 * block : 4 * block + 4], shared], -1) @ weight + cell.mix_bias[block])
     scale = RMSNorm(12)
     plain = torch.nn.functional.silu(scale(torch.cat(mixed, -1)))

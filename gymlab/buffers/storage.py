@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,9 @@ from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
 from gymlab.buffers.room import check_disk
 from gymlab.buffers.streams import Chunk, Scratch, Stream
 from gymlab.errors import GymlabError
+
+WRITERS = 8
+"""Files that a checkpoint writes at a time."""
 
 
 class Storage:
@@ -97,15 +101,19 @@ class Storage:
 
     def save(self) -> None:
         """Write the full chunks that no file holds yet, and latents that have changed since they were written."""
-        for env, chunk in self._chunks(full=True):
-            if chunk.saved is None:
-                chunk.saved = self._write(env, chunk, "", chunk.records)
-            if chunk.latents_changed:
-                before = chunk.latents_saved
-                chunk.latents_saved = self._write(env, chunk, "-latents", chunk.latents)
-                chunk.latents_changed = False
-                if before is not None and before != chunk.latents_saved:
-                    self._attached().release(before)
+        with ThreadPoolExecutor(WRITERS) as writers:
+            # The disk takes several files at a time sooner than one after the other; a failure of any is raised here.
+            list(writers.map(lambda place: self._save(*place), self._chunks(full=True)))
+
+    def _save(self, env: int, chunk: Chunk) -> None:
+        if chunk.saved is None:
+            chunk.saved = self._write(env, chunk, "", chunk.records)
+        if chunk.latents_changed:
+            before = chunk.latents_saved
+            chunk.latents_saved = self._write(env, chunk, "-latents", chunk.latents)
+            chunk.latents_changed = False
+            if before is not None and before != chunk.latents_saved:
+                self._attached().release(before)
 
     def references(self) -> list[ChunkReference]:
         """The files that the state, as last given, refers to."""

@@ -14,14 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.buffers.sequence import Records
+from gymlab.buffers.sequence import Field, Records
 from gymlab.envs.step import Episode, Step
 
-
-Act = Callable[
-    [Mapping[str, np.ndarray], np.ndarray, np.ndarray | None], tuple[np.ndarray, dict[str, np.ndarray]]
-]
+Act = Callable[[Mapping[str, np.ndarray], np.ndarray, np.ndarray | None], tuple[np.ndarray, dict[str, np.ndarray]]]
 """Observations [N, ...] by key, which of them begin an episode, and the action mask -> action vectors [N, A] and latents to store."""
+
+
+def record_fields(observations: Mapping[str, tuple[int, ...]], action_size: int) -> dict[str, Field]:
+    """What replay stores of each record, beside latents: vectors in float32, images in bytes."""
+    fields = {
+        f"observation/{key}": Field(shape, np.dtype(np.uint8 if len(shape) == 3 else np.float32))
+        for key, shape in observations.items()
+    }
+    fields |= {"action": Field((action_size,), np.dtype(np.float32)), "reward": Field((), np.dtype(np.float32))}
+    return fields | {name: Field((), np.dtype(np.bool_)) for name in ("is_first", "is_last", "is_terminal")}
 
 
 class SequenceCollector:
@@ -108,6 +115,11 @@ class SequenceCollector:
         self.reward = np.where(step.ended | self.is_first, 0, step.reward).astype(np.float32)
         # With next-step autoreset the observation after an ending is the old episode's last: it is recorded already.
         self.dead = np.zeros_like(self.is_first) if step.valid is None else step.ended.copy()
+
+    def time_shares(self, updating: float) -> dict[str, float]:
+        """Shares of the time in the environment, in acting and, given its seconds, in updates."""
+        spent = {**self.seconds, "update": updating}
+        return {f"sys/time_share/{name}": seconds / sum(spent.values()) for name, seconds in spent.items()}
 
     def get_state(self) -> dict[str, Any]:
         """What a resumed run needs beside the environment itself."""

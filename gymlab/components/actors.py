@@ -60,6 +60,10 @@ class ActionDistribution(ABC):
         """[count, A] actions drawn evenly from all there are."""
 
     @abstractmethod
+    def explore(self, action: Tensor, amount: float, generator: np.random.Generator) -> Tensor:
+        """Actions with noise of this deviation, or with this share of random ones."""
+
+    @abstractmethod
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Action vectors as the environment takes them."""
 
@@ -127,6 +131,14 @@ class Choices(ActionDistribution):
         scores = torch.from_numpy(generator.random((count, self.size), dtype=np.float32))
         return self.mode(scores).numpy()
 
+    def explore(self, action: Tensor, amount: float, generator: np.random.Generator) -> Tensor:
+        """A share of them at random."""
+        if not amount:
+            return action
+        random = torch.from_numpy(self.random(generator, len(action))).to(action.device)
+        swap = torch.from_numpy(generator.random(len(action)) < amount).to(action.device)
+        return torch.where(swap.unsqueeze(-1), random, action)
+
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Numbers of the choices, counted from the space's own start."""
         ends = np.cumsum(self.sizes)[:-1]
@@ -173,6 +185,13 @@ class Bounded(ActionDistribution):
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Even chances in [-1, 1]."""
         return generator.uniform(-1, 1, (count, self.size)).astype(np.float32)
+
+    def explore(self, action: Tensor, amount: float, generator: np.random.Generator) -> Tensor:
+        """Normal noise on each dimension, within the bounds."""
+        if not amount:
+            return action
+        noise = self.noise_from(generator, len(action)).to(action.device)
+        return (action + amount * noise).clamp(-1, 1)
 
     def to_environment(self, actions: np.ndarray) -> np.ndarray:
         """Clipped to [-1, 1] and scaled to the bounds of the space."""

@@ -242,6 +242,8 @@ class DreamerConfig(Config):
     """Keep them in files that are mapped into memory, for more than memory holds."""
     replay_context: Annotated[int, Field(ge=0, le=1)] = 1
     """1: sequences begin with the memory that was stored with the step before them; 0: with an empty one."""
+    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.02
+    """Share of the steps that is never trained on, to judge the model by."""
     online_queue: bool = True
     """Serve every new sequence once before random ones."""
 

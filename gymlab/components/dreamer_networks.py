@@ -11,14 +11,13 @@ from torch.nn import functional
 
 from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.image_codecs import image_decoder, image_encoder
-
+from gymlab.components.laprop import LaProp
 from gymlab.components.latents import CategoricalLatent, GaussianLatent, Latent
 from gymlab.components.normed_layers import NormSiLU, normed_linear
+from gymlab.components.observation_parts import VECTOR
 from gymlab.components.rssm import RSSM, BlockGRU, Cell, NormedGRU, State
 from gymlab.components.symlog import TwoHot, UnitNormal, symexp, symlog
 
-VECTOR = "vector"
-"""Key of everything observed that is no image."""
 Shapes = Mapping[str, tuple[int, ...]]
 """What is observed: images [C, H, W] by name, and the vector [V]."""
 
@@ -88,7 +87,7 @@ class Encoder(nn.Module):
         self.images = nn.ModuleDict(
             {key: image_encoder(config.version, shape, config.cnn_depth) for key, shape in images(shapes).items()}
         )
-        self.size = sum(encoder.size for encoder in self.images.values())
+        self.size = sum(int(encoder.size) for encoder in self.images.values())
         self.vector: MLP | None = None
         if VECTOR in shapes:
             self.vector = MLP(shapes[VECTOR][0], config.units, config.vector_layers, None, normed=self.normed)
@@ -117,15 +116,12 @@ class Decoder(nn.Module):
         )
         self.vector: MLP | None = None
         if VECTOR in shapes:
-            self.vector = MLP(
-                deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed
-            )
+            self.vector = MLP(deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed)
 
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
         losses = {
-            key: decoder.loss(state.deter, state.stoch, observations[key])
-            for key, decoder in self.images.items()
+            key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self.images.items()
         }
         if self.vector is not None:
             predicted, target = self.vector(state.features), observations[VECTOR]
@@ -168,6 +164,21 @@ class WorldModel(nn.Module):
     def continues(self, features: Tensor) -> Tensor:
         """Probability that the episode goes on, gamma included, [...]."""
         return torch.sigmoid(self.going_on(features).squeeze(-1))
+
+
+def make_optimizers(
+    config: DreamerConfig, model: nn.Module, critic: nn.Module, actor: nn.Module
+) -> dict[str, torch.optim.Optimizer]:
+    """One for everything, or one each; learning rates are set before every step."""
+    parts = {"model": list(model.parameters()), "critic": list(critic.parameters()), "actor": list(actor.parameters())}
+    if config.optimizer == "laprop":
+        return {
+            "all": LaProp([p for part in parts.values() for p in part], agc=config.agc, warmup=config.warmup_updates)
+        }
+    return {
+        name: torch.optim.AdamW(parameters, eps=1e-5, weight_decay=config.weight_decay, fused=True)
+        for name, parameters in parts.items()
+    }
 
 
 def make_latent(config: DreamerConfig) -> Latent:

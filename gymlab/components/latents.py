@@ -62,6 +62,14 @@ class Latent(ABC):
     def entropy(self, parameters: Tensor) -> Tensor:
         """[...], summed over the latent's parts."""
 
+    @abstractmethod
+    def pack(self, sample: Tensor) -> Tensor:
+        """Samples in few bytes, to be stored."""
+
+    @abstractmethod
+    def unpack(self, packed: Tensor) -> Tensor:
+        """The samples that were packed."""
+
 
 class CategoricalLatent(Latent):
     """`groups` choices of one in `classes`, as one-hots (Dreamer v2).

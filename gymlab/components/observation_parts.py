@@ -12,7 +12,9 @@ from gymnasium import Space, spaces
 from gymlab.components.observation import ObservationEncoder
 
 VECTOR = "vector"
+"""Key of everything observed that is no image."""
 IMAGE = "image"
+"""Key of the image where nothing else is observed."""
 COLOURS = (1, 3, 4)
 
 

@@ -15,8 +15,10 @@ and actions before the loop, the prior after it.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -159,9 +161,7 @@ class RSSM(nn.Module):
         self.posterior_deter = nn.Parameter(joint.weight.detach()[:, : cell.deter].t().contiguous())
         self.posterior_embedding = nn.Parameter(joint.weight.detach()[:, cell.deter :].contiguous())
         self.posterior_bias = nn.Parameter(joint.bias.detach())
-        self.posterior_out = nn.Sequential(
-            *_after(hidden, normed), _linear(hidden, latent.parameter_size, normed)
-        )
+        self.posterior_out = nn.Sequential(*_after(hidden, normed), _linear(hidden, latent.parameter_size, normed))
 
     def initial(self, batch: int, device: torch.device | None = None) -> State:
         """All zeros."""
@@ -212,6 +212,6 @@ def _after(size: int, normed: bool) -> list[nn.Module]:
 
 def _mlp(sizes: list[int], outputs: int, normed: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for inputs, size in zip(sizes, sizes[1:], strict=False):
+    for inputs, size in itertools.pairwise(sizes):
         layers += [_linear(inputs, size, normed), *_after(size, normed)]
     return nn.Sequential(*layers, _linear(sizes[-1], outputs, normed))

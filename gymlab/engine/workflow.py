@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -256,4 +256,8 @@ class Workflow(ABC):
 
     def pictures(self) -> dict[str, Callable[[Path], Any]]:
         """What was learned, to look at, by title: each function draws one picture to the path it is given."""
+        return {}
+
+    def films(self) -> dict[str, Iterator[np.ndarray]]:
+        """The same as moving pictures, by name: frames [H, W, 3] in bytes."""
         return {}

@@ -19,9 +19,9 @@ The versions are presets of one program (components/dreamer_config.py); docs/alg
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,13 +30,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
-from gymlab.buffers.sequence_collector import SequenceCollector
+from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
 from gymlab.components.dreamer_config import DreamerConfig
-from gymlab.components.dreamer_networks import MLP, ScalarHead, WorldModel
+from gymlab.components.dreamer_networks import MLP, ScalarHead, WorldModel, make_optimizers
+from gymlab.components.dreaming import (
+    Dreamt,
+    HeldOut,
+    Memory,
+    calibration,
+    draw_dream,
+    dream_of,
+    frozen,
+    hold_out,
+    side_by_side,
+    time_first,
+)
 from gymlab.components.flat import count_parameters
-from gymlab.components.laprop import LaProp
-from gymlab.components.observation_parts import ObservationParts
+from gymlab.components.observation_parts import VECTOR, ObservationParts
 from gymlab.components.rssm import State
 from gymlab.components.td_returns import ReturnScale, differentiable_lambda_return, lambda_return
 from gymlab.config.schema import Config
@@ -51,36 +62,8 @@ from gymlab.engine.workflow import (
 )
 from gymlab.errors import ConfigError, NonFiniteError
 
-
-class Memory:
-    """What the agent remembers of N environments while it acts: the model's state and the newest actions."""
-
-    def __init__(self, state: State, action: Tensor) -> None:
-        self.state = state
-        self.action = action
-
-    def forget(self, rows: np.ndarray) -> Memory:
-        """The same with the rows that are True zeroed."""
-        if not rows.any():
-            return self
-        keep = torch.from_numpy(~rows).to(self.action.device).unsqueeze(-1)
-        return Memory(State(self.state.deter * keep, self.state.stoch * keep), self.action * keep)
-
-
-@dataclass(frozen=True, slots=True)
-class Dreamt:
-    """H steps of N dreams; state 0 is where they began."""
-
-    features: Tensor
-    """[H + 1, N, F]."""
-    reward: Tensor
-    """[H + 1, N] predicted for arriving in each state."""
-    discount: Tensor
-    """[H + 1, N] probability of going on from each state, gamma included."""
-    slow_value: Tensor
-    """[H + 1, N] by the slow critic; zeros without one."""
-    actions: Tensor
-    """[H, N, A] taken in all states but the last."""
+HELD_OUT_ROWS = 32
+"""Sequences by which the model is judged."""
 
 
 @register_workflow("dreamer")
@@ -97,7 +80,7 @@ class Dreamer(Workflow):
         config = self.config
         ratio = config.train_ratio / (config.batch_size * config.batch_length)
         hooks: list[Any] = ["collect", {"name": "update_agent", "ratio": ratio}]
-        phases = [{"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"}]
+        phases: list[dict[str, Any]] = [{"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"}]
         if config.pretrain_updates:
             pretrain = {"name": "pretrain", "type": "offline", "hooks": ["update_world_model"], "buffer": "replay"}
             phases.insert(0, {**pretrain, "duration_updates": config.pretrain_updates})
@@ -133,36 +116,20 @@ class Dreamer(Workflow):
         names = ("act", "collect", "replay")
         self.generators = {name: context.seeds.child("dreamer", name).generator() for name in names}
         self.updates = 0
+        self.judged = -1
         if context.train_environment is not None:
             self._prepare_training()
 
     def _prepare_training(self) -> None:
         context, config = self.context, self.config
         environment = context.train_environment
-        model, critic, actor = (list(m.parameters()) for m in (self.model, self.critic, self.actor))
-        self.optimizers: dict[str, torch.optim.Optimizer]
-        if config.optimizer == "laprop":
-            everything = [*model, *critic, *actor]
-            self.optimizers = {"all": LaProp(everything, agc=config.agc, warmup=config.warmup_updates)}
-        else:
-            options: dict[str, Any] = {"eps": 1e-5, "weight_decay": config.weight_decay, "fused": True}
-            self.optimizers = {
-                name: torch.optim.AdamW(parameters, lr=1e-4, **options)
-                for name, parameters in (("model", model), ("critic", critic), ("actor", actor))
-            }
+        self.optimizers = make_optimizers(config, self.model, self.critic, self.actor)
         latents: dict[str, Field] = {}
         if config.replay_context:
             packed = self.latent.pack(torch.zeros(1, self.latent.size))[0].numpy()
-            latents = {
-                "latent/deter": Field((config.deter,), np.dtype(np.float16)),
-                "latent/stoch": Field(packed.shape, packed.dtype),
-            }
-        fields = {
-            f"observation/{key}": Field(shape, np.dtype(np.float32 if key == "vector" else np.uint8))
-            for key, shape in self.parts.shapes.items()
-        }
-        fields |= {"action": Field((self.actions.size,), np.dtype(np.float32)), "reward": Field((), np.dtype(np.float32))}
-        fields |= {name: Field((), np.dtype(np.bool_)) for name in ("is_first", "is_last", "is_terminal")}
+            latents["latent/deter"] = Field((config.deter,), np.dtype(np.float16))
+            latents["latent/stoch"] = Field(packed.shape, packed.dtype)
+        fields = record_fields(self.parts.shapes, self.actions.size)
         self.replay = SequenceReplay(
             fields,
             environment.num_envs,
@@ -173,6 +140,8 @@ class Dreamer(Workflow):
             context=config.replay_context,
             latents=latents,
             online=config.online_queue,
+            held_out=config.held_out,
+            on_disk=config.replay_on_disk,
         )
         self.collector = SequenceCollector(
             environment,
@@ -193,7 +162,9 @@ class Dreamer(Workflow):
     def initial_state(self, num_envs: int) -> Memory:
         """An empty memory."""
         device = self.context.device
-        return Memory(self.model.rssm.initial(num_envs, device), torch.zeros(num_envs, self.actions.size, device=device))
+        return Memory(
+            self.model.rssm.initial(num_envs, device), torch.zeros(num_envs, self.actions.size, device=device)
+        )
 
     def reset_state(self, state: Memory, is_first: np.ndarray) -> Memory:
         """The memory without what was seen in environments that begin an episode."""
@@ -267,24 +238,12 @@ class Dreamer(Workflow):
             action = torch.from_numpy(self.actions.random(generator, count)).to(belief.deter.device)
         else:
             action, _ = self._choose(belief, generator, mask)
-            action = self._explore(action, generator)
+            action = self.actions.explore(action, self.config.exploration_noise, generator)
         self.memory = Memory(belief, action)
         latents = {}
         if self.config.replay_context:
             latents = {"latent/deter": belief.deter.half(), "latent/stoch": self.latent.pack(belief.stoch)}
         return action.cpu().numpy(), {name: value.cpu().numpy() for name, value in latents.items()}
-
-    def _explore(self, action: Tensor, generator: np.random.Generator) -> Tensor:
-        """Noise on continuous actions, a share of random ones among choices (v1)."""
-        amount, count = self.config.exploration_noise, len(action)
-        if not amount:
-            return action
-        if isinstance(self.actions, Choices):
-            random = torch.from_numpy(self.actions.random(generator, count)).to(action.device)
-            swap = torch.from_numpy(generator.random(count) < amount).to(action.device)
-            return torch.where(swap.unsqueeze(-1), random, action)
-        noise = torch.from_numpy(generator.standard_normal(action.shape, dtype=np.float32)).to(action.device)
-        return (action + amount * noise).clamp(-1, 1)
 
     # Learning
 
@@ -326,8 +285,13 @@ class Dreamer(Workflow):
         metrics["loss/total"] = total.detach()
         self._follow()
         self.seconds_updating += time.perf_counter() - began
-        metrics |= {**batch.metrics(), **self._time_shares()}
-        return UpdateResult(updates=1, metrics=metrics, write_back=self._fresh_latents(batch, states))
+        told: dict[str, Any] = {
+            **metrics,
+            **batch.metrics(),
+            **self._judge(),
+            **self.collector.time_shares(self.seconds_updating),
+        }
+        return UpdateResult(updates=1, metrics=told, write_back=self._fresh_latents(batch, states))
 
     def _scales(self) -> dict[str, float]:
         """The weight of each loss."""
@@ -339,25 +303,24 @@ class Dreamer(Workflow):
 
     def _sequence(self, batch: SequenceBatch) -> dict[str, Tensor]:
         """The batch time first, [T, B, ...], with the state and action that its first trained step comes from."""
-        device, context = self.context.device, self.config.replay_context
-        values = {name: torch.from_numpy(array).to(device).transpose(0, 1) for name, array in batch.values.items()}
-        actions = values.pop("action")
-        data = {name: value[context:] for name, value in values.items() if not name.startswith("latent/")}
-        if context:
-            data["previous_action"] = actions[:-1]
-            data["deter"] = values["latent/deter"][0].float()
-            data["stoch"] = self.latent.unpack(values["latent/stoch"][0])
-        else:
-            data["previous_action"] = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]])
+        data = time_first(batch.values, self.config.replay_context, self.context.device)
+        if self.config.replay_context:
+            data["deter"], data["stoch"] = data["deter"].float(), self.latent.unpack(data["stoch"])
         return data
+
+    def _start(self, data: dict[str, Tensor], count: int) -> State:
+        """The state before the first step of `count` sequences."""
+        if self.config.replay_context:
+            return State(data["deter"], data["stoch"])
+        return self.model.rssm.initial(count, self.context.device)
 
     def _model_losses(self, data: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor], State]:
         """What the model is trained by, and its states along the sequence."""
-        config, model, rssm = self.config, self.model, self.model.rssm
+        model, rssm = self.model, self.model.rssm
         length, count = data["reward"].shape
         observations = {key: data[f"observation/{key}"].flatten(0, 1) for key in self.parts.shapes}
         embedding = model.encoder(observations).unflatten(0, (length, count))
-        start = State(data["deter"], data["stoch"]) if config.replay_context else rssm.initial(count, embedding.device)
+        start = self._start(data, count)
         noise = self.latent.noise(length, count, device=embedding.device)
         states, posterior = rssm.observe(embedding, data["previous_action"], data["is_first"], start, noise)
         prior, posterior = rssm.prior(states.deter).float(), posterior.float()
@@ -446,14 +409,19 @@ class Dreamer(Workflow):
                 features = state.features
                 reward, discount = model.reward.mean(features).float(), model.continues(features).float()
                 with torch.no_grad():
-                    slow = self.slow_critic.mean(features) if self.config.slow_critic != "none" else torch.zeros_like(reward)
+                    slow = (
+                        self.slow_critic.mean(features)
+                        if self.config.slow_critic != "none"
+                        else torch.zeros_like(reward)
+                    )
                 seen.append((features, reward, discount, slow.float()))
                 if t < horizon:
                     parameters = self.actor(features.detach()).float()
                     action = self.actions.sample(parameters, self.actions.noise(count).to(device))
                     state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
                     actions.append(action)
-        return Dreamt(*(torch.stack(parts) for parts in zip(*seen, strict=True)), torch.stack(actions).detach())
+        features, reward, discount, slow = (torch.stack(parts) for parts in zip(*seen, strict=True))
+        return Dreamt(features, reward, discount, slow, torch.stack(actions).detach())
 
     def _return_through_model(self, features: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
         """Returns [H, N] that know how they came about: actions, states, rewards and values are one chain."""
@@ -488,7 +456,9 @@ class Dreamer(Workflow):
         for name, optimizer in self.optimizers.items():
             parameters = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
             limit = config.max_grad_norm if config.max_grad_norm and config.optimizer == "adam" else float("inf")
-            norms[f"opt/grads/norm/{name}"] = nn.utils.clip_grad_norm_(parameters, limit) if parameters else total.new_zeros(())
+            norms[f"opt/grads/norm/{name}"] = (
+                nn.utils.clip_grad_norm_(parameters, limit) if parameters else total.new_zeros(())
+            )
             optimizer.param_groups[0]["lr"] = rates[name]
             optimizer.step()
         return norms
@@ -497,45 +467,57 @@ class Dreamer(Workflow):
         """Move the slow critic."""
         self.updates += 1
         if self.updates % self.config.slow_every == 0:
-            slow, fast = list(self.slow_critic.parameters()), list(self.critic.parameters())
-            with torch.no_grad():
-                torch._foreach_lerp_(slow, fast, self.config.slow_rate)
+            slow, fast = ([p.data for p in critic.parameters()] for critic in (self.slow_critic, self.critic))
+            torch._foreach_lerp_(slow, fast, self.config.slow_rate)
 
     def _fresh_latents(self, batch: SequenceBatch, states: State) -> Any:
         """The states that were just computed, for the records that they belong to."""
         if not self.config.replay_context:
             return None
-        latents = {"latent/deter": states.deter.detach().half(), "latent/stoch": self.latent.pack(states.stoch.detach())}
+        latents = {
+            "latent/deter": states.deter.detach().half(),
+            "latent/stoch": self.latent.pack(states.stoch.detach()),
+        }
         return batch.ids[:, 1:], {name: value.transpose(0, 1).cpu().numpy() for name, value in latents.items()}
-
-    def _time_shares(self) -> dict[str, float]:
-        spent = {**self.collector.seconds, "update": self.seconds_updating}
-        whole = sum(spent.values())
-        return {f"sys/time_share/{name}": seconds / whole for name, seconds in spent.items()}
 
     # Looking inside
 
-    @torch.no_grad()
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`; latents are the most likely ones."""
         first = start - int(np.argmax(recording.is_first[start::-1]))
         rows = slice(first, start + horizon + 1)
-        device, rssm = self.context.device, self.model.rssm
-        parts = self.parts.split(recording.observations[rows])
-        actions = torch.from_numpy(self.actions.from_environment(recording.actions[rows])).to(device)
-        embedding = self.model.encoder({key: torch.from_numpy(part).to(device) for key, part in parts.items()})
-        previous = torch.cat([torch.zeros_like(actions[:1]), actions[:-1]]).unsqueeze(1)
-        begins = torch.zeros(len(actions), 1, dtype=torch.bool, device=device)
-        states, _ = rssm.observe(embedding.unsqueeze(1), previous, begins, rssm.initial(1, device), None)
-        seen = start - first
-        state, dreamt = State(states.deter[seen], states.stoch[seen]), []
-        for action in actions[seen : seen + horizon]:
-            state = rssm.dream(state, action[None], None)
-            dreamt.append(state)
-        after = State(states.deter[seen + 1 :, 0], states.stoch[seen + 1 :, 0])
-        dream = State(*(torch.cat([getattr(state, name) for state in dreamt]) for name in ("deter", "stoch")))
-        shown = [self.parts.join({k: v.cpu().numpy() for k, v in self.model.decoder(s).items()}) for s in (after, dream)]
-        return Dream(recording.observations[start + 1 : start + 1 + horizon], *shown)
+        observations, actions = self.parts.split(recording.observations[rows]), recording.actions[rows]
+        shown = dream_of(self.model, observations, self.actions.from_environment(actions), start - first + 1)
+        truth = recording.observations[start + 1 : start + 1 + horizon]
+        return Dream(truth, *(self.parts.join(parts) for parts in shown))
+
+    def _held_out(self) -> HeldOut | None:
+        """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""
+        batch = self.replay.held_out_batch(HELD_OUT_ROWS)
+        if batch is None:
+            return None
+        data = self._sequence(batch)
+        return hold_out(self.model, data, self._start(data, len(batch.ids)))
+
+    def _judge(self) -> dict[str, float]:
+        """Errors of dreams on sequences held out, once an epoch."""
+        if self.judged == self.context.counters.epoch:
+            return {}
+        self.judged = self.context.counters.epoch
+        held_out = self._held_out()
+        return {} if held_out is None else held_out.errors()
+
+    def pictures(self) -> dict[str, Callable[[Path], Any]]:
+        """A dream beside the truth, for each image and for the vector."""
+        held_out = self._held_out()
+        shown = [] if held_out is None else held_out.longest()
+        return {f"Dream of {key}": partial(draw_dream, shown=values) for key, *values in shown}
+
+    def films(self) -> dict[str, Iterator[np.ndarray]]:
+        """Dreams of images: truth, reconstruction and dream side by side."""
+        held_out = self._held_out()
+        shown = [] if held_out is None else held_out.longest()
+        return {f"dream_{key}": map(side_by_side, *values) for key, *values in shown if key != VECTOR}
 
     def get_state(self) -> dict[str, Any]:
         """Generators, what the collecting agent remembers, and where its environments are."""
@@ -545,6 +527,7 @@ class Dreamer(Workflow):
             "memory": {"deter": memory.state.deter, "stoch": memory.state.stoch, "action": memory.action},
             "collector": self.collector.get_state(),
             "updates": self.updates,
+            "judged": self.judged,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -554,13 +537,18 @@ class Dreamer(Workflow):
         saved = {name: torch.as_tensor(value).to(self.context.device) for name, value in state["memory"].items()}
         self.memory = Memory(State(saved["deter"], saved["stoch"]), saved["action"])
         self.collector.set_state(state["collector"])
-        self.updates = state["updates"]
+        self.updates, self.judged = state["updates"], state["judged"]
 
     def describe(self) -> dict[str, Any]:
         """Derived numbers: parameters of each part, updates per step, starts of dreams, memory of the replay."""
         config = self.config
         parts = {"encoder": self.model.encoder, "rssm": self.model.rssm, "decoder": self.model.decoder}
-        parts |= {"reward": self.model.reward, "continue": self.model.going_on, "actor": self.actor, "critic": self.critic}
+        parts |= {
+            "reward": self.model.reward,
+            "continue": self.model.going_on,
+            "actor": self.actor,
+            "critic": self.critic,
+        }
         counts = {name: count_parameters(module) for name, module in parts.items()}
         described: dict[str, Any] = {"parameters": sum(counts.values())}
         described |= {f"parameters_{name}": count for name, count in counts.items()}
@@ -572,26 +560,3 @@ class Dreamer(Workflow):
             "horizon_steps": config.horizon,
         }
         return described | (self.replay.describe() if self.context.train_environment is not None else {})
-
-
-@contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
-    """Gradients go through the module and not into it."""
-    module.requires_grad_(False)
-    try:
-        yield
-    finally:
-        module.requires_grad_(True)
-
-
-def calibration(reward: Tensor, going_on: Tensor, data: dict[str, Tensor]) -> dict[str, Tensor]:
-    """How far predicted rewards and endings are from the true ones, on average: 0 is right."""
-    ends = data["is_terminal"].float()
-    # Where the batch has no ending there is nothing to be wrong about.
-    predicted_end = ((1 - going_on) * ends).sum() / ends.sum().clamp(min=1)
-    return {
-        "world_model/reward_bias": (reward - data["reward"]).mean(),
-        "world_model/reward_error": (reward - data["reward"]).abs().mean(),
-        "world_model/end_bias": (1 - going_on).mean() - ends.mean(),
-        "world_model/end_seen": torch.where(ends.any(), predicted_end, torch.ones_like(predicted_end)),
-    }

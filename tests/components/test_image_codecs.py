@@ -1,5 +1,7 @@
 """DreamerV3's image codecs against their plain definition: values, gradients, sizes, and what is refused."""
 
+import itertools
+
 import pytest
 import torch
 from torch.nn import functional
@@ -106,7 +108,7 @@ def test_sizes_and_parameters_of_the_smallest_preset():
     decoder = ImageDecoder((3, 64, 64), depth=4, deter=512, stoch=128, units=64)
     assert encoder.size == 4 * 4 * 16
     channels = [3, 8, 12, 16, 16]
-    pairs = list(zip(channels, channels[1:], strict=False))
+    pairs = list(itertools.pairwise(channels))
     assert count(encoder) == sum(25 * inputs * outputs + 2 * outputs for inputs, outputs in pairs)
     start = 512 // 8 * 256 + 256 + 128 * 128 + 2 * 128 + 128 * 256 + 256 + 16
     stages = [(16, 16), (16, 12), (12, 8)]

@@ -21,7 +21,8 @@ def test_kl_and_its_gradients() -> None:
     kl = latent.kl(post, prior)
     assert kl.item() == pytest.approx(0.339617, abs=1e-6)
     kl.backward()
-    assert prior.grad is not None and post.grad is not None
+    assert prior.grad is not None
+    assert post.grad is not None
     assert prior.grad.tolist() == pytest.approx([-0.391172, 0.207134, 0.184038], abs=1e-6)
     assert post.grad.tolist() == pytest.approx([0.363989, -0.233189, -0.130801], abs=1e-6)
 
@@ -79,7 +80,8 @@ def test_packed_samples_come_back() -> None:
     torch.manual_seed(0)
     samples = latent.sample(torch.randn(3, 35), latent.noise(3))
     packed = latent.pack(samples)
-    assert packed.shape == (3, 5) and packed.dtype == torch.uint8
+    assert packed.shape == (3, 5)
+    assert packed.dtype == torch.uint8
     torch.testing.assert_close(latent.unpack(packed), samples)
 
 

@@ -56,7 +56,8 @@ def test_n_step_returns() -> None:
 def test_gradients_reach_rewards_and_values() -> None:
     reward, value = REWARD.clone().requires_grad_(), VALUE.clone().requires_grad_()
     differentiable_lambda_return(reward, DISCOUNT, value, 1.0)[0].backward()
-    assert reward.grad is not None and value.grad is not None
+    assert reward.grad is not None
+    assert value.grad is not None
     assert reward.grad.tolist() == pytest.approx([0, 1, 0.9, 0.81])
     assert value.grad.tolist() == pytest.approx([0, 0, 0, 0.729])
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import record_episode
 from gymlab.errors import GymlabError
+from gymlab.metrics.video import VideoWriter
 
 if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
 
 FINAL_VIDEO = "final.mp4"
+FILM_FPS = 4
+"""Frames a second of what a workflow shows beside its episodes."""
 
 
 class Videos(Callback):
@@ -33,6 +36,17 @@ class Videos(Callback):
         """Record the final agent, unless somebody waits for the process to end."""
         if not loop.stop_signal.requested:
             self._record(loop, FINAL_VIDEO)
+            self._film(loop)
+
+    def _film(self, loop: Orchestrator) -> None:
+        """What the workflow has to show, slowly enough to look at."""
+        for name, frames in loop.workflow.films().items():
+            self.directory.mkdir(exist_ok=True)
+            path = self.directory / f"{name}.mp4"
+            with VideoWriter(path, FILM_FPS) as video:
+                for frame in frames:
+                    video.add(frame)
+            loop.monitor.log_video(path, f"val/{name}", loop.counters.env_steps)
 
     def _record(self, loop: Orchestrator, name: str) -> Path | None:
         if self._cannot_render:

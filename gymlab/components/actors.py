@@ -82,9 +82,10 @@ class Choices(ActionDistribution):
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete, unimix: float = 0.0) -> None:
         self.space = space
         self.unimix = unimix
-        single = isinstance(space, spaces.Discrete)
-        self.sizes = [int(space.n)] if single else [int(n) for n in space.nvec.ravel()]
-        self.start = np.array([space.start]) if single else space.start.ravel()
+        if isinstance(space, spaces.Discrete):
+            self.sizes, self.start = [int(space.n)], np.array([space.start])
+        else:
+            self.sizes, self.start = [int(n) for n in space.nvec.ravel()], space.start.ravel()
         self.size = self.parameter_size = sum(self.sizes)
 
     def _log_probabilities(self, parameters: Tensor) -> list[Tensor]:

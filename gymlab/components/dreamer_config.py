@@ -262,3 +262,16 @@ class DreamerConfig(Config):
         preset = VERSIONS.get(version, {}) if isinstance(version, str) else {}
         widths = SIZES.get(size, {}) if version == "v3" and isinstance(size, str) else {}
         return {**widths, **preset, **values}
+
+    def curriculum(self) -> tuple[dict[str, Any], ...]:
+        """Phases of an experiment that names none: random steps, perhaps the model alone, then all together at the train ratio."""
+        ratio = self.train_ratio / (self.batch_size * self.batch_length)
+        hooks: list[Any] = ["collect", {"name": "update_agent", "ratio": ratio}]
+        phases: list[dict[str, Any]] = [{"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"}]
+        if self.pretrain_updates:
+            pretrain = {"name": "pretrain", "type": "offline", "hooks": ["update_world_model"], "buffer": "replay"}
+            phases.insert(0, {**pretrain, "duration_updates": self.pretrain_updates})
+        if self.prefill_steps:
+            prefill = {"name": "prefill", "type": "online", "hooks": ["collect"], "buffer": "replay"}
+            phases.insert(0, {**prefill, "duration_steps": self.prefill_steps, "actions": "random"})
+        return tuple(phases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -84,10 +84,11 @@ class Encoder(nn.Module):
     def __init__(self, config: DreamerConfig, shapes: Shapes) -> None:
         super().__init__()
         self.normed = config.version == "v3"
-        self.images = nn.ModuleDict(
-            {key: image_encoder(config.version, shape, config.cnn_depth) for key, shape in images(shapes).items()}
-        )
-        self.size = sum(int(encoder.size) for encoder in self.images.values())
+        encoders = {
+            key: image_encoder(config.version, shape, config.cnn_depth) for key, shape in images(shapes).items()
+        }
+        self.images = nn.ModuleDict(encoders)
+        self.size = sum(encoder.size for encoder in encoders.values())
         self.vector: MLP | None = None
         if VECTOR in shapes:
             self.vector = MLP(shapes[VECTOR][0], config.units, config.vector_layers, None, normed=self.normed)
@@ -118,6 +119,10 @@ class Decoder(nn.Module):
         if VECTOR in shapes:
             self.vector = MLP(deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed)
 
+    def _image_decoders(self) -> Iterator[tuple[str, Any]]:
+        """Decoders of images by key; a ModuleDict knows them as modules only."""
+        yield from self.images.items()
+
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
         losses = {
@@ -133,7 +138,7 @@ class Decoder(nn.Module):
 
     def forward(self, state: State) -> dict[str, Tensor]:
         """Expected observations in their own units: images 0..255, vectors as they are."""
-        expected = {key: decoder.pixels(decoder(state.deter, state.stoch)) for key, decoder in self.images.items()}
+        expected = {key: decoder.pixels(decoder(state.deter, state.stoch)) for key, decoder in self._image_decoders()}
         if self.vector is not None:
             predicted = self.vector(state.features)
             expected[VECTOR] = symexp(predicted) if self.normed else predicted
@@ -164,6 +169,13 @@ class WorldModel(nn.Module):
     def continues(self, features: Tensor) -> Tensor:
         """Probability that the episode goes on, gamma included, [...]."""
         return torch.sigmoid(self.going_on(features).squeeze(-1))
+
+
+def make_actor(config: DreamerConfig, features: int, outputs: int) -> MLP:
+    """The policy; v3's begins with nearly equal chances."""
+    normed = config.version == "v3"
+    scale = 0.01 if normed else 1.0
+    return MLP(features, config.units, config.actor_layers, outputs, normed=normed, output_scale=scale)
 
 
 def make_optimizers(

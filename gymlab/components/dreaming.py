@@ -24,21 +24,6 @@ NAMES = ("truth", "reconstruction", "dream")
 LINES = ("k-", "C0-", "C3--")
 
 
-class Memory:
-    """What the agent remembers of N environments while it acts: the model's state and the newest actions."""
-
-    def __init__(self, state: State, action: Tensor) -> None:
-        self.state = state
-        self.action = action
-
-    def forget(self, rows: np.ndarray) -> Memory:
-        """The same with the rows that are True zeroed."""
-        if not rows.any():
-            return self
-        keep = torch.from_numpy(~rows).to(self.action.device).unsqueeze(-1)
-        return Memory(State(self.state.deter * keep, self.state.stoch * keep), self.action * keep)
-
-
 @dataclass(frozen=True, slots=True)
 class Dreamt:
     """H steps of N dreams; state 0 is where they began."""

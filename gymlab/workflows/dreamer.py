@@ -33,11 +33,10 @@ from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
 from gymlab.components.dreamer_config import DreamerConfig
-from gymlab.components.dreamer_networks import MLP, ScalarHead, WorldModel, make_optimizers
+from gymlab.components.dreamer_networks import ScalarHead, WorldModel, make_actor, make_optimizers
 from gymlab.components.dreaming import (
     Dreamt,
     HeldOut,
-    Memory,
     calibration,
     draw_dream,
     dream_of,
@@ -47,6 +46,7 @@ from gymlab.components.dreaming import (
     time_first,
 )
 from gymlab.components.flat import count_parameters
+from gymlab.components.latent_actor import LatentActor, Memory
 from gymlab.components.observation_parts import VECTOR, ObservationParts
 from gymlab.components.rssm import State
 from gymlab.components.td_returns import ReturnScale, differentiable_lambda_return, lambda_return
@@ -77,17 +77,7 @@ class Dreamer(Workflow):
     @property
     def phases(self) -> tuple[dict[str, Any], ...]:  # type: ignore[override]
         """Random steps, perhaps the model alone, then everything together at the train ratio."""
-        config = self.config
-        ratio = config.train_ratio / (config.batch_size * config.batch_length)
-        hooks: list[Any] = ["collect", {"name": "update_agent", "ratio": ratio}]
-        phases: list[dict[str, Any]] = [{"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"}]
-        if config.pretrain_updates:
-            pretrain = {"name": "pretrain", "type": "offline", "hooks": ["update_world_model"], "buffer": "replay"}
-            phases.insert(0, {**pretrain, "duration_updates": config.pretrain_updates})
-        if config.prefill_steps:
-            prefill = {"name": "prefill", "type": "online", "hooks": ["collect"], "buffer": "replay"}
-            phases.insert(0, {**prefill, "duration_steps": config.prefill_steps, "actions": "random"})
-        return tuple(phases)
+        return self.config.curriculum()
 
     def initialize(self) -> None:
         """Networks; with an environment also optimisers, replay and the collector."""
@@ -101,14 +91,13 @@ class Dreamer(Workflow):
         )
         self.model = WorldModel(config, self.parts.shapes, self.actions.size).to(context.device)
         self.latent = self.model.rssm.latent
-        normed = config.version == "v3"
-        features, units, outputs = self.model.features, config.units, self.actions.parameter_size
-        scale = 0.01 if normed else 1.0
-        self.actor = MLP(features, units, config.actor_layers, outputs, normed=normed, output_scale=scale)
+        features = self.model.features
+        self.actor = make_actor(config, features, self.actions.parameter_size)
         self.critic = ScalarHead(config, features, config.critic_layers)
         self.slow_critic = ScalarHead(config, features, config.critic_layers).requires_grad_(False)
         self.slow_critic.load_state_dict(self.critic.state_dict())
         self.return_scale = ReturnScale()
+        self.agent = LatentActor(self.model, self.actor, self.actions)
         self.modules = {"model": self.model, "actor": self.actor, "critic": self.critic}
         self.modules |= {"slow_critic": self.slow_critic, "return_scale": self.return_scale}
         for module in self.modules.values():
@@ -161,24 +150,11 @@ class Dreamer(Workflow):
 
     def initial_state(self, num_envs: int) -> Memory:
         """An empty memory."""
-        device = self.context.device
-        return Memory(
-            self.model.rssm.initial(num_envs, device), torch.zeros(num_envs, self.actions.size, device=device)
-        )
+        return self.agent.empty(num_envs)
 
     def reset_state(self, state: Memory, is_first: np.ndarray) -> Memory:
         """The memory without what was seen in environments that begin an episode."""
         return state.forget(is_first)
-
-    @torch.no_grad()
-    def _observe(self, parts: Mapping[str, np.ndarray], memory: Memory, noise: Tensor | None) -> State:
-        """The posterior state after one more observation."""
-        observations = {key: torch.from_numpy(part).to(self.context.device) for key, part in parts.items()}
-        embedding = self.model.encoder(observations)
-        nothing = torch.zeros(1, len(embedding), dtype=torch.bool, device=embedding.device)
-        noise = None if noise is None else noise.to(embedding.device).unsqueeze(0)
-        states, _ = self.model.rssm.observe(embedding[None], memory.action[None], nothing, memory.state, noise)
-        return State(states.deter[0], states.stoch[0])
 
     def act(
         self,
@@ -190,30 +166,13 @@ class Dreamer(Workflow):
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
         """Actions for a batch of raw observations, with probabilities (or mean and std), value and latent."""
         memory = self.initial_state(len(observation)) if state is None else state
-        parts, generator = self.parts.split(observation), self.generators["act"]
-        noise = None if deterministic else self.latent.noise_from(generator, len(observation))
-        belief = self._observe(parts, memory, noise)
-        action, parameters = self._choose(belief, generator, action_mask, deterministic=deterministic)
-        extras = self.actions.shown(parameters.cpu())
+        generator = None if deterministic else self.generators["act"]
+        belief = self.agent.observe(self.parts.split(observation), memory, generator)
+        action, parameters = self.agent.choose(belief, action_mask, generator)
         with torch.no_grad():
-            extras |= {"value": self.critic.mean(belief.features).cpu().numpy()}
-        extras["latent"] = belief.stoch.cpu().numpy()
+            value = self.critic.mean(belief.features).cpu().numpy()
+        extras = {**self.actions.shown(parameters.cpu()), "value": value, "latent": belief.stoch.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), Memory(belief, action), extras
-
-    @torch.no_grad()
-    def _choose(
-        self, belief: State, generator: np.random.Generator, mask: np.ndarray | None, *, deterministic: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Action vectors and the parameters they were drawn with."""
-        parameters, actions = self.actor(belief.features), self.actions
-        if mask is not None:
-            if not isinstance(actions, Choices):
-                raise ConfigError("The environment gives an action mask, and continuous actions cannot be masked.")
-            actions, parameters = actions.masked(parameters.cpu(), mask)
-        if deterministic:
-            return actions.mode(parameters), parameters
-        noise = actions.noise_from(generator, len(parameters)).to(parameters.device)
-        return actions.sample(parameters, noise), parameters
 
     # Collecting
 
@@ -232,18 +191,19 @@ class Dreamer(Workflow):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Actions of the training policy, and the latents that replay keeps with them."""
         generator, memory = self.generators["collect"], self.memory.forget(is_first)
-        count = len(is_first)
-        belief = self._observe(parts, memory, self.latent.noise_from(generator, count))
+        belief = self.agent.observe(parts, memory, generator)
         if self.at_random and mask is None:
-            action = torch.from_numpy(self.actions.random(generator, count)).to(belief.deter.device)
+            action = torch.from_numpy(self.actions.random(generator, len(is_first))).to(belief.deter.device)
         else:
-            action, _ = self._choose(belief, generator, mask)
+            action, _ = self.agent.choose(belief, mask, generator)
             action = self.actions.explore(action, self.config.exploration_noise, generator)
         self.memory = Memory(belief, action)
-        latents = {}
-        if self.config.replay_context:
-            latents = {"latent/deter": belief.deter.half(), "latent/stoch": self.latent.pack(belief.stoch)}
-        return action.cpu().numpy(), {name: value.cpu().numpy() for name, value in latents.items()}
+        return action.cpu().numpy(), self._packed(belief) if self.config.replay_context else {}
+
+    def _packed(self, states: State) -> dict[str, np.ndarray]:
+        """States as replay keeps them."""
+        deter, stoch = states.deter.detach().half(), self.latent.pack(states.stoch.detach())
+        return {"latent/deter": deter.cpu().numpy(), "latent/stoch": stoch.cpu().numpy()}
 
     # Learning
 
@@ -474,11 +434,8 @@ class Dreamer(Workflow):
         """The states that were just computed, for the records that they belong to."""
         if not self.config.replay_context:
             return None
-        latents = {
-            "latent/deter": states.deter.detach().half(),
-            "latent/stoch": self.latent.pack(states.stoch.detach()),
-        }
-        return batch.ids[:, 1:], {name: value.transpose(0, 1).cpu().numpy() for name, value in latents.items()}
+        rows = State(states.deter.transpose(0, 1), states.stoch.transpose(0, 1))
+        return batch.ids[:, 1:], self._packed(rows)
 
     # Looking inside
 

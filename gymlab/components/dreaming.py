@@ -28,16 +28,20 @@ LINES = ("k-", "C0-", "C3--")
 class Dreamt:
     """H steps of N dreams; state 0 is where they began."""
 
-    features: Tensor
-    """[H + 1, N, F]."""
+    hidden: Tensor
+    """[H + 1, N, U] what the critic makes of each state, before its last layer."""
+    parameters: Tensor
+    """[H, N, P] of the actor, in all states but the last."""
+    actions: Tensor
+    """[H, N, A] that were taken there."""
     reward: Tensor
     """[H + 1, N] predicted for arriving in each state."""
     discount: Tensor
     """[H + 1, N] probability of going on from each state, gamma included."""
     slow_value: Tensor
     """[H + 1, N] by the slow critic; zeros without one."""
-    actions: Tensor
-    """[H, N, A] taken in all states but the last."""
+    value: Tensor | None
+    """[H + 1, N] differentiable along the dream, where the actor learns through the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,24 +324,22 @@ class Dreamer(Workflow):
             # Whether the first state is an end is known, not predicted.
             first = (~data["is_terminal"][last]).float().reshape(1, -1)
             discount = torch.cat([first, discount[1:]])
-        fixed = dream.features.detach()
-        hidden = self.critic.trunk(fixed).float()
         with torch.no_grad():
             slow = dream.slow_value
-            value = slow if config.slow_critic == "target" else self.critic.value(hidden)
+            value = slow if config.slow_critic == "target" else self.critic.value(dream.hidden)
             weight = discount.cumprod(0)[:-1]
             returns = lambda_return(reward.detach(), discount.detach(), value, hp.lam)
             scale = self.return_scale.update(returns) if config.scale_returns else torch.ones(())
             advantage = (returns - value[:-1]) / scale
-        parameters = self.actor(fixed[:-1]).float()
-        entropy = self.actions.entropy(parameters)
-        if self.through_model:
-            gain = self._return_through_model(dream.features, reward, discount) / scale
+        entropy = self.actions.entropy(dream.parameters)
+        if dream.value is not None:
+            # Actions, states, rewards and values are one chain, and the actor learns along all of it.
+            gain = differentiable_lambda_return(reward, discount, dream.value, hp.lam) / scale
         else:
-            gain = self.actions.log_prob(parameters, dream.actions) * advantage
+            gain = self.actions.log_prob(dream.parameters, dream.actions) * advantage
         losses = {"policy": -(weight * (gain + hp.ent_coef * entropy)).mean()}
         targets = [returns, slow[:-1]] if config.slow_critic == "regularizer" else [returns]
-        losses["value"] = self.critic.loss(hidden[:-1], targets, weight)
+        losses["value"] = self.critic.loss(dream.hidden[:-1], targets, weight)
         if config.replay_value_scale and len(replayed.deter) > 1:
             losses["replay_value"] = self._replay_value_loss(data, replayed, returns[0], last)
         metrics = {
@@ -356,39 +354,36 @@ class Dreamer(Workflow):
         return losses, {name: metric.detach() for name, metric in metrics.items()}
 
     def _dream(self, state: State) -> Dreamt:
-        """H steps with the actor's own actions; with gradients only where the actor learns through them.
+        """H steps from N states with the actor's own actions.
 
-        What is read off a state is read while it is fresh in the processor's cache.
+        Actor and critic learn from each state by itself; gradients go from state to state only where the actor learns through the
+        model. What is read off a state is read while it is fresh in the processor's cache.
         """
-        model, horizon, count = self.model, self.config.horizon, len(state.deter)
-        device = state.deter.device
+        model, count, device = self.model, len(state.deter), state.deter.device
+        has_slow, slow_target = self.config.slow_critic != "none", self.config.slow_critic == "target"
         seen: list[tuple[Tensor, ...]] = []
-        actions = []
-        with torch.set_grad_enabled(self.through_model), frozen(model):
-            for t in range(horizon + 1):
-                features = state.features
+        chosen: list[tuple[Tensor, Tensor]] = []
+        for t in range(self.config.horizon + 1):
+            features = state.features
+            hidden = self.critic.trunk(features.detach()).float()
+            with torch.set_grad_enabled(self.through_model), frozen(model), frozen(self.critic):
                 reward, discount = model.reward.mean(features).float(), model.continues(features).float()
-                with torch.no_grad():
-                    slow = (
-                        self.slow_critic.mean(features)
-                        if self.config.slow_critic != "none"
-                        else torch.zeros_like(reward)
-                    )
-                seen.append((features, reward, discount, slow.float()))
-                if t < horizon:
-                    parameters = self.actor(features.detach()).float()
-                    action = self.actions.sample(parameters, self.actions.noise(count).to(device))
-                    state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
-                    actions.append(action)
-        features, reward, discount, slow = (torch.stack(parts) for parts in zip(*seen, strict=True))
-        return Dreamt(features, reward, discount, slow, torch.stack(actions).detach())
-
-    def _return_through_model(self, features: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-        """Returns [H, N] that know how they came about: actions, states, rewards and values are one chain."""
-        critic = self.slow_critic if self.config.slow_critic == "target" else self.critic
-        with frozen(critic):
-            value = critic.mean(features).float()
-        return differentiable_lambda_return(reward, discount, value, self.hyperparameters.lam)
+                value = reward
+                if self.through_model:
+                    value = (self.slow_critic if slow_target else self.critic).mean(features).float()
+            with torch.no_grad():
+                slow = self.slow_critic.mean(features).float() if has_slow else torch.zeros_like(reward)
+            seen.append((hidden, reward, discount, slow, value))
+            if t == self.config.horizon:
+                break
+            parameters = self.actor(features.detach()).float()
+            with torch.set_grad_enabled(self.through_model), frozen(model):
+                action = self.actions.sample(parameters, self.actions.noise(count).to(device))
+                state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
+            chosen.append((parameters, action.detach()))
+        hidden, reward, discount, slow, value = (torch.stack(parts) for parts in zip(*seen, strict=True))
+        parameters, actions = (torch.stack(parts) for parts in zip(*chosen, strict=True))
+        return Dreamt(hidden, parameters, actions, reward, discount, slow, value if self.through_model else None)
 
     def _replay_value_loss(self, data: dict[str, Tensor], states: State, dreamt: Tensor, last: slice) -> Tensor:
         """The critic on real steps, [K, B]: lambda-returns of real rewards, with the dreams' own returns where they are cut."""

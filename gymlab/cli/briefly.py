@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 2
 """Two environments show what one does not: rows that are mixed up."""
 ROLLOUTS = 2
+SEQUENCE = 8
+"""Steps of a replayed sequence."""
 """Two rollouts show what one does not: that the loop goes on after an update."""
 
 
@@ -51,6 +53,11 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
         "torch_threads": 1,
         "quiet": True,
     }
+    if "train_ratio" in type(config).model_fields:
+        # Replay instead of rollouts: half of the steps fill it, and four updates follow.
+        half, rows = timesteps // 2, 2 * SEQUENCE
+        settings |= {"batch_size": 2, "batch_length": SEQUENCE, "prefill_steps": half, "replay_size": 10 * timesteps}
+        settings |= {"train_ratio": 4 * rows / half, "epoch_env_steps": half, "pretrain_updates": 0}
     return {name: value for name, value in settings.items() if name in type(config).model_fields}
 
 

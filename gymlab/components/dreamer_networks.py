@@ -17,6 +17,7 @@ from gymlab.components.normed_layers import NormSiLU, normed_linear
 from gymlab.components.observation_parts import VECTOR
 from gymlab.components.rssm import RSSM, BlockGRU, Cell, NormedGRU, State
 from gymlab.components.symlog import TwoHot, UnitNormal, symexp, symlog
+from gymlab.errors import ConfigError, did_you_mean
 
 Shapes = Mapping[str, tuple[int, ...]]
 """What is observed: images [C, H, W] by name, and the vector [V]."""
@@ -179,18 +180,22 @@ def make_actor(config: DreamerConfig, features: int, outputs: int) -> MLP:
 
 
 def make_optimizers(
-    config: DreamerConfig, model: nn.Module, critic: nn.Module, actor: nn.Module
+    config: DreamerConfig, model: nn.Module, critic: nn.Module, actor: nn.Module, named: Mapping[str, Any]
 ) -> dict[str, torch.optim.Optimizer]:
-    """One for everything, or one each; learning rates are set before every step."""
+    """One for everything, or one each; `named` ones of the experiment instead, where given. Rates are set before every step."""
     parts = {"model": list(model.parameters()), "critic": list(critic.parameters()), "actor": list(actor.parameters())}
     if config.optimizer == "laprop":
-        return {
-            "all": LaProp([p for part in parts.values() for p in part], agc=config.agc, warmup=config.warmup_updates)
-        }
-    return {
-        name: torch.optim.AdamW(parameters, eps=1e-5, weight_decay=config.weight_decay, fused=True)
-        for name, parameters in parts.items()
-    }
+        parts = {"all": [p for part in parts.values() for p in part]}
+    for name in named:
+        if name not in parts:
+            raise ConfigError(f"optimizers.{name}: {did_you_mean(name, parts)} Dreamer has: {', '.join(parts)}.")
+
+    def own(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        if config.optimizer == "laprop":
+            return LaProp(parameters, agc=config.agc, warmup=config.warmup_updates)
+        return torch.optim.AdamW(parameters, eps=1e-5, weight_decay=config.weight_decay, fused=True)
+
+    return {name: named.get(name, own)(parameters) for name, parameters in parts.items()}
 
 
 def make_latent(config: DreamerConfig) -> Latent:

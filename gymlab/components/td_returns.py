@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gymlab.errors import ConfigError
+
 
 def lambda_return(reward: Tensor, discount: Tensor, value: Tensor, lam: float | Tensor) -> Tensor:
     """R[t] = r[t+1] + c[t+1] ((1 - lambda) v[t+1] + lambda R[t+1]), R[H] = v[H]: [H + 1, ...] -> [H, ...].
@@ -61,6 +63,37 @@ def n_step_return(reward: Tensor, discount: Tensor, value: Tensor, steps: int) -
         rows = slice(0, horizon + 1 - k)
         returns[rows] = reward[k:] + discount[k:] * returns[rows]
     return returns
+
+
+class LambdaReturn:
+    """Lambda-returns of a fixed lambda, to be bound by name."""
+
+    def __init__(self, lam: float = 0.95) -> None:
+        self.lam = lam
+
+    def __call__(self, reward: Tensor, discount: Tensor, value: Tensor) -> Tensor:
+        """[H + 1, ...] each -> [H, ...]."""
+        return lambda_return(reward, discount, value, self.lam)
+
+
+class DiscountedReturn(LambdaReturn):
+    """All rewards of a sequence and the value of its end."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+
+
+class NStepReturn:
+    """The rewards of the next `steps` steps and the value behind them, to be bound by name."""
+
+    def __init__(self, steps: int) -> None:
+        if steps < 1:
+            raise ConfigError(f"n_step_return: steps must be at least 1, got {steps}.")
+        self.steps = steps
+
+    def __call__(self, reward: Tensor, discount: Tensor, value: Tensor) -> Tensor:
+        """[H + 1, ...] each -> [H, ...]."""
+        return n_step_return(reward, discount, value, self.steps)
 
 
 def _check(reward: Tensor, discount: Tensor, value: Tensor) -> None:

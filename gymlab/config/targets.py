@@ -32,6 +32,35 @@ TORCH_NAMES = frozenset(
 )
 """Torch classes that `_target_` may name, by their full dotted names."""
 
+_CLASSES = {
+    "actors": {
+        "choices": "Choices",
+        "normal_actions": "NormalActions",
+        "tanh_normal_actions": "TanhNormalActions",
+        "truncated_normal_actions": "TruncatedNormalActions",
+    },
+    "image_codecs": {"image_encoder": "ImageEncoder", "image_decoder": "ImageDecoder"},
+    "laprop": {"laprop": "LaProp"},
+    "latents": {"categorical_latent": "CategoricalLatent", "gaussian_latent": "GaussianLatent"},
+    "normed_layers": {"block_linear": "BlockLinear", "norm_silu": "NormSiLU", "rms_norm": "RMSNorm"},
+    "plain": {"identity": "Identity", "deterministic_mlp": "DeterministicMLP", "random_policy": "RandomPolicy"},
+    "rssm": {"rssm": "RSSM", "block_gru": "BlockGRU", "normed_gru": "NormedGRU"},
+    "strided_codecs": {"strided_image_encoder": "StridedImageEncoder", "strided_image_decoder": "StridedImageDecoder"},
+    "symlog": {"two_hot": "TwoHot", "unit_normal": "UnitNormal"},
+    "td_returns": {
+        "discounted_return": "DiscountedReturn",
+        "lambda_return": "LambdaReturn",
+        "n_step_return": "NStepReturn",
+        "return_scale": "ReturnScale",
+    },
+}
+SHIPPED = {
+    name: f"gymlab.components.{module}.{attribute}"
+    for module, classes in _CLASSES.items()
+    for name, attribute in classes.items()
+}
+"""Components that ship, by the name that `_target_` gives them; imported when first asked for."""
+
 _MARKS = ("_target_", "_partial_")
 
 
@@ -52,8 +81,9 @@ def _check_target(node: Mapping[str, Any], place: str, path: str) -> None:
     where = f"{place}: {path + '.' if path else ''}_target_"
     if not isinstance(name, str):
         raise ConfigError(f"{where} must be a name, got {name!r}.")
-    if name not in COMPONENTS and name not in TORCH_NAMES:
-        near = hint(name, [*COMPONENTS, *TORCH_NAMES])
+    known = [*COMPONENTS, *SHIPPED, *TORCH_NAMES]
+    if name not in known:
+        near = hint(name, known)
         raise ConfigError(
             f"{where} names {name!r}, which is refused: it is no registered component and no listed torch class. "
             f"{near}A class of your own is registered in a module given by --plugin."
@@ -94,5 +124,5 @@ def _build(node: Any, arguments: Mapping[str, Any]) -> Any:
 def _factory(name: str) -> Callable[..., Any]:
     if name in COMPONENTS:
         return COMPONENTS.get(name)
-    module, _, attribute = name.rpartition(".")
+    module, _, attribute = SHIPPED.get(name, name).rpartition(".")
     return getattr(importlib.import_module(module), attribute)

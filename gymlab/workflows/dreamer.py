@@ -112,7 +112,8 @@ class Dreamer(Workflow):
     def _prepare_training(self) -> None:
         context, config = self.context, self.config
         environment = context.train_environment
-        self.optimizers = make_optimizers(config, self.model, self.critic, self.actor)
+        self.optimizers = make_optimizers(config, self.model, self.critic, self.actor, context.optimizers)
+        self.returns = getattr(context.components, "returns", self._lambda_return)
         latents: dict[str, Field] = {}
         if config.replay_context:
             packed = self.latent.pack(torch.zeros(1, self.latent.size))[0].numpy()
@@ -328,7 +329,7 @@ class Dreamer(Workflow):
             slow = dream.slow_value
             value = slow if config.slow_critic == "target" else self.critic.value(dream.hidden)
             weight = discount.cumprod(0)[:-1]
-            returns = lambda_return(reward.detach(), discount.detach(), value, hp.lam)
+            returns = self.returns(reward.detach(), discount.detach(), value)
             scale = self.return_scale.update(returns) if config.scale_returns else torch.ones(())
             advantage = (returns - value[:-1]) / scale
         entropy = self.actions.entropy(dream.parameters)
@@ -384,6 +385,10 @@ class Dreamer(Workflow):
         hidden, reward, discount, slow, value = (torch.stack(parts) for parts in zip(*seen, strict=True))
         parameters, actions = (torch.stack(parts) for parts in zip(*chosen, strict=True))
         return Dreamt(hidden, parameters, actions, reward, discount, slow, value if self.through_model else None)
+
+    def _lambda_return(self, reward: Tensor, discount: Tensor, value: Tensor) -> Tensor:
+        """Of the dreams, unless `components.returns` names another: [H + 1, N] each -> [H, N]."""
+        return lambda_return(reward, discount, value, self.hyperparameters.lam)
 
     def _replay_value_loss(self, data: dict[str, Tensor], states: State, dreamt: Tensor, last: slice) -> Tensor:
         """The critic on real steps, [K, B]: lambda-returns of real rewards, with the dreams' own returns where they are cut."""

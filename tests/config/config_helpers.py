@@ -4,10 +4,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "ppo", "q_learning", "reinforce"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce"]
 
 
 class SmallPPO(Config):
@@ -71,7 +72,13 @@ class SmallBraxPPO(Config):
         return self.batch_size * self.num_minibatches * self.unroll_length // self.n_envs
 
 
-SCHEMAS = {"brax_ppo": SmallBraxPPO, "ppo": SmallPPO, "q_learning": SmallQLearning, "reinforce": SmallReinforce}
+SCHEMAS = {
+    "brax_ppo": SmallBraxPPO,
+    "dreamer": DreamerConfig,
+    "ppo": SmallPPO,
+    "q_learning": SmallQLearning,
+    "reinforce": SmallReinforce,
+}
 
 
 def schema_of(name: str) -> type[Config]:

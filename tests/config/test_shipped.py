@@ -56,12 +56,12 @@ def test_thresholds(name, threshold):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_each_loads_without_a_notice_and_evaluates_ten_to_twenty_times(name):
+def test_each_loads_without_a_notice_and_evaluates_ten_to_thirty_times(name):
     loaded = load_experiment(name)
     config = loaded.config
     assert loaded.notices == ()
-    epochs = config.max_env_steps / (config.n_envs * config.n_steps)
-    assert 10 <= epochs / config.eval_freq_epochs <= 20
+    epoch = config.epoch_env_steps or config.n_envs * config.n_steps
+    assert 10 <= config.max_env_steps / epoch / config.eval_freq_epochs <= 30
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 MOST_ENVIRONMENTS = 2
 """Two environments show what one does not: rows that are mixed up."""
 ROLLOUTS = 2
+"""Two rollouts show what one does not: that the loop goes on after an update."""
 SEQUENCE = 8
 """Steps of a replayed sequence."""
-"""Two rollouts show what one does not: that the loop goes on after an update."""
 
 
 def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:

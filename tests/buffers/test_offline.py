@@ -16,6 +16,8 @@ minari = pytest.importorskip("minari")
 pytest.importorskip("h5py")
 from minari.data_collector import EpisodeBuffer  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Author, contact and such are not given.
+
 FLAGS = {name: Field((), np.bool_) for name in ("is_first", "is_last", "is_terminal")}
 DISCRETE = gym.spaces.Discrete(3, start=1)
 ENDINGS = ("terminated", "truncated", "both", "terminated")
@@ -48,8 +50,7 @@ def write(root, monkeypatch, space, actions=DISCRETE, lengths=(3, 5, 1, 4), data
             )
         )
         first += length + 1
-    with pytest.warns(UserWarning, match="author"):
-        minari.create_dataset_from_buffers(dataset_id, buffers, observation_space=space, action_space=actions)
+    minari.create_dataset_from_buffers(dataset_id, buffers, observation_space=space, action_space=actions)
     return root / dataset_id
 
 

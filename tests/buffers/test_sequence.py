@@ -402,6 +402,7 @@ def test_states_that_do_not_fit_are_refused(tmp_path):
         ({"length": 4}, "window 4, here 5"),
         ({"fields": {**FIELDS, "reward": Field((), np.float32)}}, "fields"),
         ({"capacity": 90}, "capacity_per_env 100, here 90"),
+        ({"online": False}, "online True, here False"),
     ):
         other = make(**{"chunk": 8, **options})
         other.attach(ChunkFiles(tmp_path))

@@ -36,7 +36,7 @@ class SequenceBatch:
 
     def metrics(self) -> dict[str, float]:
         """How old the windows are on average, in records, and which share of them was new."""
-        return {"train/replay/age": float(self.age.mean()), "train/replay/online": float(self.online.mean())}
+        return {"replay/age": float(self.age.mean()), "replay/online": float(self.online.mean())}
 
 
 @dataclass(slots=True)

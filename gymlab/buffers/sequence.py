@@ -75,6 +75,7 @@ class SequenceReplay:
         chunk: records of a stream that are one file.
         on_disk: keep full chunks in files of the run, in memory only the newest of each stream.
         directory: keep them in files there; for use outside of a run.
+        prefetch: copy the next batch in a thread; what is sampled is the same without.
         """
         self.fields, self.latents = dict(fields), dict(latents or {})
         self.num_envs, self.batch_size, self.generator = num_envs, batch_size, generator
@@ -305,13 +306,13 @@ class SequenceReplay:
     def get_state(self) -> dict[str, Any]:
         """Everything that the next batches depend on. Full chunks that no file holds yet, and latents that have changed, are written first."""
         with self._lock:
-            pending = self._pending
+            chosen = self._pending
             return {
                 "layout": self._layout(),
                 "generator": self.generator.bit_generator.state,
                 "streams": self._storage.get_state(),
                 "online": None if self._online is None else np.array(self._online, np.int64).reshape(-1, 2),
-                "pending": pending and {"env": pending.env, "start": pending.start, "online": pending.online},
+                "pending": chosen and {name: getattr(chosen, name).copy() for name in ("env", "start", "online")},
             }
 
     def _layout(self) -> dict[str, Any]:
@@ -323,6 +324,7 @@ class SequenceReplay:
             "window": self.windows.size,
             "held_out_every": self.windows.every,
             "capacity_per_env": self.capacity_per_env,
+            "online": self._online is not None,
             **{kind: {n: [list(f.shape), f.dtype.name] for n, f in sorted(of.items())} for kind, of in kinds.items()},
         }
 

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-import replaying  # registers the workflow
+import replaying  # noqa: F401 (registers the workflow)
 import torch
 from test_kill import kill_three_times
 
@@ -112,7 +112,8 @@ def test_thinned_checkpoints_take_their_chunks_along(whole, tmp_path):
 
 
 def test_three_kills_change_nothing(tmp_path):
-    settings = {**SETTINGS, "max_env_steps": 144 * 64, "keep_checkpoints": 3, "replay_on_disk": True}
+    fields = {"max_env_steps": 72 * 64, "eval_freq_epochs": 4, "keep_checkpoints": 3, "replay_size": 200}
+    settings = {**SETTINGS, **fields, "replay_on_disk": True}
     once = gymlab.train("CartPole-v1", runs_dir=tmp_path, run_id="once", **settings)
     cut = kill_three_times(tmp_path, "CartPole-v1", settings)
     assert outcome(cut) == outcome(once)
@@ -235,7 +236,7 @@ def filled(directory):
     """A replay whose values say which epoch they were last written in, and the checkpoints of its run."""
     manager = CheckpointManager(directory / "checkpoints", keep=2)
     replay = SequenceReplay(
-        FIELDS, 2, np.random.default_rng(0), capacity=400, batch_size=8, length=7, latents=LATENTS, chunk=16
+        FIELDS, 2, np.random.default_rng(0), capacity=160, batch_size=8, length=7, latents=LATENTS, chunk=16
     )
     attach_buffers({"replay": replay}, manager.chunk_store)
     grow(replay, 1)
@@ -285,16 +286,16 @@ def test_a_kill_at_any_instant_leaves_a_whole_replay(tmp_path):
     began = time.monotonic()
     save_forever(tmp_path / "cut", count=4).close()
     one_save, newest = (time.monotonic() - began) / 4, 5
-    for _ in range(25):
+    for _ in range(16):
         process = context.Process(target=save_forever, args=(tmp_path / "cut",))
         process.start()
-        time.sleep(generator.uniform(0, 6) * one_save)
+        time.sleep(generator.uniform(0, min(6 * one_save, 2)))
         process.kill()
         process.join()
         epoch = CheckpointManager(tmp_path / "cut" / "checkpoints").find(resumable=True).place[0]
         assert epoch >= newest
         newest = epoch
-    assert newest > 10
+    assert newest > 6
     killed = save_forever(tmp_path / "cut", count=2)
     whole = save_forever(tmp_path / "whole", count=newest + 1)
     for _ in range(5):
@@ -304,6 +305,3 @@ def test_a_kill_at_any_instant_leaves_a_whole_replay(tmp_path):
     manager = CheckpointManager(tmp_path / "cut" / "checkpoints")
     needed = {name for checkpoint in manager.all() for name in checkpoint.chunks}
     assert set(os.listdir(tmp_path / "cut" / "replay")) == needed
-
-
-assert replaying.Replaying

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -275,6 +276,11 @@ class Config(Frozen):
     """Optimizers by name; the parameters are bound at set-up."""
     training: Training = Training()
     """The curriculum."""
+
+    @classmethod
+    def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values and what some of them stand for: an algorithm with presets adds those of the preset that is named."""
+        return dict(values)
 
     @field_validator("plateau_interventions")
     @classmethod

@@ -26,7 +26,8 @@ _BOUNDS = {
 
 def validate(model: type[M], values: Mapping[str, Any], place: str) -> M:
     """A model from plain values, strictly: `true` is no number, and 2.5 is no integer; 1e6 is one."""
-    fitted = {key: fit(value, annotation_of(model, key)) for key, value in values.items()}
+    fill_in = getattr(model, "fill_in", dict)
+    fitted = {key: fit(value, annotation_of(model, key)) for key, value in fill_in(values).items()}
     for key, value in fitted.items():
         # Checked apart, so that the message speaks of the schedule and not of a union that nothing fits.
         if isinstance(value, Mapping) and Schedule in alternatives(annotation_of(model, key)):

@@ -46,11 +46,13 @@ class Agent:
         state = checkpoint.read_state()
         observation_space = space_from_json(state["observation_space"])
         set_threads(config, observation_space)
-        workflow = bind_workflow(config, observation_space, space_from_json(state["action_space"]), make_fabric(config))
+        raw_space = space_from_json(state["raw_observation_space"])
+        action_space, fabric = space_from_json(state["action_space"]), make_fabric(config)
+        workflow = bind_workflow(config, observation_space, action_space, fabric, raw_observation_space=raw_space)
         load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
         # What a schedule had come to when the agent was saved: a share of random actions, for one.
         workflow.hyperparameters.set_state(state["hyperparameters"])
-        return cls(workflow, config, space_from_json(state["raw_observation_space"]), checkpoint)
+        return cls(workflow, config, raw_space, checkpoint)
 
     def reset(self) -> None:
         """Forget the episode so far; call it at the start of each one."""

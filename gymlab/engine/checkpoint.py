@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gymlab.engine.chunk_store import store_of
 from gymlab.engine.files import read_json, relative_link, sha256, sync, write_json
 from gymlab.engine.state import decode, encode
 from gymlab.errors import CheckpointError
@@ -67,8 +68,16 @@ class Checkpoint:
         """The metrics row that the checkpoint was written with."""
         return read_json(self.path / "metrics.json")
 
-    def verify(self) -> None:
-        """Compare each file with the manifest; a missing or changed one is an error that names it."""
+    @property
+    def chunks(self) -> dict[str, dict[str, Any]]:
+        """Size and checksum by name of the chunk files of the run that the buffers' state refers to."""
+        return read_json(self.path / "manifest.json").get("chunks", {})
+
+    def verify(self, *, resumable: bool = True) -> None:
+        """Compare each file with the manifest; a missing or changed one is an error that names it.
+
+        Chunk files of a replay are looked at for their size. Without `resumable` they are not: an agent can act without them.
+        """
         manifest_path = self.path / "manifest.json"
         if not manifest_path.is_file():
             raise CheckpointError(
@@ -84,6 +93,18 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{self.path} is damaged: {name} does not match its checksum. Use an earlier checkpoint of the run."
                 )
+        if resumable:
+            self._verify_chunks(contents=False)
+
+    def verify_chunks(self) -> None:
+        """Compare the content of the chunk files that the replay needs with their checksums."""
+        self._verify_chunks(contents=True)
+
+    def _verify_chunks(self, *, contents: bool) -> None:
+        try:
+            store_of(self.path.parent).verify(self.chunks, contents=contents)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.path} cannot be gone on from: {error}") from error
 
 
 class CheckpointManager:
@@ -92,6 +113,8 @@ class CheckpointManager:
     def __init__(self, directory: Path, keep: int = 3) -> None:
         self.directory = directory
         self.keep = keep
+        self.chunk_store = store_of(directory)
+        """Files of buffers that checkpoints refer to."""
 
     def save(
         self,
@@ -105,6 +128,7 @@ class CheckpointManager:
         metrics: Mapping[str, float],
         best: bool,
         video: Path | None = None,
+        chunks: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Checkpoint:
         """Write a checkpoint under a temporary name, rename it when whole, move the links, prune what is no longer kept."""
         name = f"epoch={epoch:04d}-step={env_steps}.ckpt" if mid_epoch else f"epoch={epoch:04d}.ckpt"
@@ -112,7 +136,9 @@ class CheckpointManager:
         shutil.rmtree(temporary, ignore_errors=True)
         try:
             temporary.mkdir(parents=True)
-            self._write(temporary, model, parts, state, metrics, video)
+            if chunks:
+                self.chunk_store.settle()
+            self._write(temporary, model, parts, state, metrics, video, chunks or {})
             final = self.directory / name
             if final.exists():
                 shutil.rmtree(final)
@@ -138,6 +164,7 @@ class CheckpointManager:
         state: Mapping[str, Any],
         metrics: Mapping[str, float],
         video: Path | None,
+        chunks: Mapping[str, Mapping[str, Any]],
     ) -> None:
         save_file(
             {key: tensor.detach().cpu().contiguous().clone() for key, tensor in model.items()},
@@ -157,7 +184,7 @@ class CheckpointManager:
         for file in sorted(directory.iterdir()):
             sync(file)
             files[file.name] = {"size": file.stat().st_size, "sha256": sha256(file)}
-        write_json(directory / "manifest.json", {"files": files})
+        write_json(directory / "manifest.json", {"files": files, **({"chunks": chunks} if chunks else {})})
         sync(directory)
 
     def all(self) -> list[Checkpoint]:
@@ -181,6 +208,14 @@ class CheckpointManager:
                 shutil.rmtree(checkpoint.path)
         for leftover in self.directory.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        self._collect_chunks()
+
+    def _collect_chunks(self) -> None:
+        """Delete chunk files that no checkpoint refers to; none while a manifest cannot be read, as it may refer to any."""
+        try:
+            self.chunk_store.collect({name for checkpoint in self.all() for name in checkpoint.chunks})
+        except CheckpointError as error:
+            logger.warning("%s Chunk files that are no longer needed stay.", error)
 
     def spare(self) -> list[Checkpoint]:
         """Checkpoints that are neither the best, the last nor the newest; links to elsewhere are none of ours."""
@@ -201,6 +236,7 @@ class CheckpointManager:
             leaving = self.directory / f".tmp-{os.getpid()}-{checkpoint.path.name}"
             os.replace(checkpoint.path, leaving)
             shutil.rmtree(leaving)
+        self._collect_chunks()
 
     def rewind(self, checkpoint: Checkpoint) -> None:
         """Make `checkpoint` the newest: what came after it belongs to a future that is given up."""
@@ -210,14 +246,15 @@ class CheckpointManager:
         relative_link(self.directory / "last.ckpt", checkpoint.path.name)
         if not (self.directory / "best.ckpt").exists():
             relative_link(self.directory / "best.ckpt", checkpoint.path.name)
+        self._collect_chunks()
 
-    def find(self, which: str = "@last") -> Checkpoint:
-        """`@last` (newest that verifies), `@best`, `epoch=13` or `13`; always verified."""
+    def find(self, which: str = "@last", *, resumable: bool = False) -> Checkpoint:
+        """`@last` (newest that verifies), `@best`, `epoch=13` or `13`; always verified, with `resumable` down to the content of its replay."""
         checkpoints = self.all()
         if not checkpoints:
             raise CheckpointError(f"{self.directory} holds no finished checkpoint.")
         if which == "@last":
-            return self._newest_valid(checkpoints)
+            return self._newest_valid(checkpoints, resumable)
         if which == "@best":
             target = self._linked("best.ckpt")
             chosen = [c for c in checkpoints if c.path.name == target]
@@ -227,19 +264,25 @@ class CheckpointManager:
         if not chosen:
             known = ", ".join(["@best", "@last", *(c.path.name.removesuffix(".ckpt") for c in checkpoints)])
             raise CheckpointError(f"No checkpoint {which!r} in {self.directory}. There is: {known}.")
-        chosen[-1].verify()
+        _verify(chosen[-1], resumable)
         return chosen[-1]
 
-    def _newest_valid(self, checkpoints: list[Checkpoint]) -> Checkpoint:
+    def _newest_valid(self, checkpoints: list[Checkpoint], resumable: bool) -> Checkpoint:
         damage = []
         for checkpoint in reversed(checkpoints):
             try:
-                checkpoint.verify()
+                _verify(checkpoint, resumable)
                 return checkpoint
             except CheckpointError as error:
                 logger.warning("%s", error)
                 damage.append(str(error))
         raise CheckpointError("No checkpoint of the run is whole:\n" + "\n".join(damage))
+
+
+def _verify(checkpoint: Checkpoint, resumable: bool) -> None:
+    checkpoint.verify(resumable=resumable)
+    if resumable:
+        checkpoint.verify_chunks()
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

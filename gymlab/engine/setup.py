@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,11 @@ class Session:
         )
 
     def close(self) -> None:
-        """Release the environments."""
+        """Release the environments, and the threads of buffers that have some."""
         self.environment.close()
+        for buffer in self.buffers.values():
+            if hasattr(buffer, "close"):
+                buffer.close()
 
 
 def evaluation_environment(
@@ -142,6 +146,7 @@ def bind_workflow(
     action_space: Space,
     fabric: Fabric,
     *,
+    raw_observation_space: Space | None = None,
     environment: VectorEnv | None = None,
     counters: Counters | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
@@ -159,6 +164,7 @@ def bind_workflow(
         fabric=fabric,
         seeds=SeedTree(config.seed).child("rank", fabric.global_rank),
         counters=counters,
+        raw_observation_space=raw_observation_space,
         train_environment=environment,
         components=SimpleNamespace(**{name: instantiate(node) for name, node in config.components.items()}),
         controller_manager=ControllerManager({name: instantiate(node) for name, node in config.controllers.items()}),
@@ -192,6 +198,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         environment.observation_space,
         environment.action_space,
         fabric,
+        raw_observation_space=environment.raw_observation_space,
         environment=environment,
         counters=counters,
         # The processes of a distributed run are asked at different moments: they finish what they collect.
@@ -199,7 +206,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     )
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
     scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
-    buffers = {**workflow.default_buffers(), **workflow.context.buffers}
+    buffers = _bind_buffers(workflow)
     _check_hooks(workflow, scheduler, buffers)
     return Session(
         config,
@@ -214,6 +221,20 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         restarts,
         stop_signal,
     )
+
+
+def _bind_buffers(workflow: Workflow) -> dict[str, Any]:
+    """The config's buffers and the workflow's own; `_partial_` ones the workflow has completed with what only it knows."""
+    buffers = workflow.default_buffers()
+    for name, buffer in workflow.context.buffers.items():
+        if not isinstance(buffer, partial):
+            buffers[name] = buffer
+        elif name not in buffers:
+            raise ConfigError(
+                f"buffers.{name}: `_partial_: true` leaves open what {workflow.config.algo_id} does not fill in. "
+                f"{did_you_mean(name, buffers)} It has: {', '.join(buffers) or 'none'}."
+            )
+    return buffers
 
 
 def _check_hooks(workflow: Workflow, scheduler: PhaseScheduler, buffers: dict[str, Any]) -> None:

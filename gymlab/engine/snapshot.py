@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gymlab.engine.agent import load_model
+from gymlab.engine.chunk_store import referenced_by
 from gymlab.engine.workflow import Counters
 from gymlab.envs.spaces import space_to_json
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 
 def take(loop: Orchestrator) -> dict[str, Any]:
-    """Model, parts and state for `CheckpointManager.save`."""
+    """Model, parts, state and chunk files for `CheckpointManager.save`."""
     workflow, environment = loop.workflow, loop.session.environment
+    buffers = {name: buffer.get_state() for name, buffer in loop.buffers.items()}
     return {
+        "chunks": referenced_by(loop.buffers),
         "model": {
             f"{name}.{key}": value
             for name, module in workflow.modules.items()
@@ -31,7 +34,7 @@ def take(loop: Orchestrator) -> dict[str, Any]:
             "optimizer": {name: optimizer.state_dict() for name, optimizer in workflow.optimizers.items()},
             "rng": _random_states(),
             "envs": {"train": environment.get_state()},
-            "buffers": {name: buffer.get_state() for name, buffer in loop.buffers.items()},
+            "buffers": buffers,
             "workflow": workflow.get_state(),
             "controllers": workflow.context.controller_manager.states(),
         },

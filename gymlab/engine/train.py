@@ -6,7 +6,9 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from gymlab.buffers.chunk_files import ChunkFiles
 from gymlab.config import dump, from_dict
 from gymlab.config.schema import Config
 from gymlab.engine.agent import load_model
@@ -22,6 +24,7 @@ from gymlab.engine.callbacks.schedules import Schedules
 from gymlab.engine.callbacks.video import Videos
 from gymlab.engine.changes import BY_RESUME, ChangeLog, ask
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
+from gymlab.engine.chunk_store import attach_buffers
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.lock import run_lock, this_process
@@ -90,7 +93,7 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
         if not session.fabric.is_global_zero:
             return _train_beside(session, resumed=True)
         with disk_watched(run), run_lock(run.dir):
-            checkpoint = run.checkpoints.find(which)
+            checkpoint = run.checkpoints.find(which, resumable=True)
             if asked:
                 ask(run.dir, config, asked, BY_RESUME)
             rewind(run, checkpoint)
@@ -113,7 +116,8 @@ def _train_beside(session: Session, *, resumed: bool = False) -> Run:
     # The first process says where the run is or, to go on with one, from which of its checkpoints.
     told = Path(session.fabric.broadcast(""))
     run = Run(told.parents[1] if resumed else told)
-    with Monitor([]) as monitor, session.stop_signal:
+    with Monitor([]) as monitor, session.stop_signal, TemporaryDirectory(prefix=".replay-", dir=run.dir) as scratch:
+        attach_buffers(session.buffers, ChunkFiles(Path(scratch)))
         callbacks = [LiveChanges(None), Schedules(), Plateau(session.config.plateau_interventions)]
         loop = Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints)
         if resumed:
@@ -154,14 +158,11 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
             monitor.show(session.environment.notice)
         for notice in notices:
             monitor.notice(notice)
-        loop = Orchestrator(
-            session,
-            _callbacks(run, session, threshold, monitor.styles),
-            Recorder(),
-            monitor,
-            CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints),
-        )
+        checkpoints = CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints)
+        callbacks = _callbacks(run, session, threshold, monitor.styles)
+        loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints)
         try:
+            attach_buffers(session.buffers, checkpoints.chunk_store)
             if checkpoint is not None:
                 restore(loop, checkpoint)
             elif config.init_from_run is not None:

@@ -126,6 +126,8 @@ class WorkflowContext:
     seeds: SeedTree
     """Purpose-named streams for the workflow's own sampling."""
     counters: Counters
+    raw_observation_space: Space | None = None
+    """The observation space before dicts and tuples were flattened; None where it is the same."""
     train_environment: Any = None
     eval_environment: Any = None
     components: SimpleNamespace = field(default_factory=SimpleNamespace)
@@ -235,7 +237,10 @@ class Workflow(ABC):
         """Actions for a batch of raw observations; extras may hold `probabilities` (or `mean`, `std`), `value`, `log_prob`, `latent`."""
 
     def default_buffers(self) -> dict[str, Any]:
-        """Buffers that the phases name and the config does not define."""
+        """Buffers that the phases name and the config does not define, or defines with `_partial_: true`.
+
+        Of the latter `context.buffers` holds a function that takes what only the workflow knows, such as the fields of its records.
+        """
         return {}
 
     def get_state(self) -> dict[str, Any]:

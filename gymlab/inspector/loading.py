@@ -71,7 +71,7 @@ def find_checkpoint(run: Run, name: str) -> Checkpoint:
         name = marked[0] if marked else checkpoint_name(checkpoints[-1])
     for checkpoint in checkpoints:
         if checkpoint_name(checkpoint) == name:
-            checkpoint.verify()
+            checkpoint.verify(resumable=False)
             return checkpoint
     raise HttpError(404, f"{run.id} has no such checkpoint any more. Reload the page for those it has.")
 

@@ -15,6 +15,23 @@ SMALL = {
     "eval_max_episode_steps": 20,
 }
 TINY = {**SMALL, "batch_size": 64, "n_epochs": 2}
+DREAMS = {
+    "n_envs": 2,
+    "deter": 16,
+    "hidden": 8,
+    "units": 8,
+    "stoch": 4,
+    "horizon": 3,
+    "batch_length": 8,
+    "train_ratio": 8,
+    "prefill_steps": 64,
+    "epoch_env_steps": 32,
+    "max_env_steps": 256,
+    "replay_size": 200,
+    "torch_threads": 1,
+    "keep_checkpoints": 9,
+}
+"""A replay that is full before the end: what is evicted must be the same too."""
 KINDS = {
     "native": ("CartPole-v1:ppo", {}),
     "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
@@ -47,6 +64,15 @@ KINDS = {
         {"vectorization_mode": "sync", "n_envs": 2, "max_env_steps": 5000},
     ),
     "running mean": ("CartPole-v1:reinforce_episode", {"normalize_returns": "baseline", "max_env_steps": 5000}),
+    "dreams": ("CartPole-v1:dreamer_v3", DREAMS),
+    "dreams of pictures": (
+        "MiniGrid-Empty-8x8-v0:dreamer_v3_pixels",
+        {**DREAMS, "cnn_depth": 2, "max_env_steps": 128, "epoch_env_steps": 16, "prefill_steps": 32, "vectorization_mode": "sync"},
+    ),
+    "dreams of the first kind": (
+        "Pendulum-v1:dreamer_v1",
+        {**DREAMS, "replay_on_disk": True, "vectorization_mode": "sync"},
+    ),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
     "table": ("FrozenLake-v1:q_learning", {}),
     "table with masks": ("Taxi-v4:q_learning", {"n_envs": 2}),
@@ -84,8 +110,13 @@ def test_resumed_equals_uninterrupted(tmp_path, kind):
     settings = {**SMALL, **fields, "seed": 7, "eval_freq_epochs": 2, "early_stop_on_eval_threshold": False}
     budget = settings.get("max_env_steps", 8 * 256)
     rollout = min(256, budget // 8)
-    settings |= {"keep_checkpoints": 9, "max_env_steps": budget, "n_steps": rollout // settings["n_envs"]}
-    if "q_learning" not in experiment:
+    settings |= {"keep_checkpoints": 9, "max_env_steps": budget}
+    if "dreamer" in experiment:
+        del settings["n_steps"]
+        settings |= {"batch_size": 4}
+    else:
+        settings |= {"n_steps": rollout // settings["n_envs"]}
+    if "q_learning" not in experiment and "dreamer" not in experiment:
         settings |= {"batch_size": min(64, rollout), "n_epochs": 2}
     whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
     gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)

@@ -1,0 +1,77 @@
+"""What goes into a sequence replay, what comes out of it, and the copying in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gymlab.buffers.chunk_files import Field
+from gymlab.buffers.streams import Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """K records, each for the stream of one environment; those of one environment stand in the order in which they happened."""
+
+    env: np.ndarray
+    """[K] int; whose stream each goes to."""
+    values: dict[str, np.ndarray]
+    """[K, ...] by field; latents may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBatch:
+    """B windows of T = context + length records."""
+
+    values: dict[str, np.ndarray]
+    """[B, T, ...] by field, latents included; on memory of its own."""
+    ids: np.ndarray
+    """[B, T] int; which record each is, for `write_back`."""
+    age: np.ndarray
+    """[B] int; records that the stream took in after the window's last."""
+    online: np.ndarray
+    """[B] bool; windows that were served because they were new, not drawn."""
+
+    def metrics(self) -> dict[str, float]:
+        """How old the windows are on average, in records, and which share of them was new."""
+        return {"train/replay/age": float(self.age.mean()), "train/replay/online": float(self.online.mean())}
+
+
+@dataclass(slots=True)
+class Choice:
+    """Which windows a batch is made of."""
+
+    env: np.ndarray
+    """[B] int."""
+    start: np.ndarray
+    """[B] int; number of the window's first record in its stream."""
+    online: np.ndarray
+    """[B] bool."""
+
+
+Piece = tuple[int, int, Arrays, int, int]
+"""Row of the batch, place in the window, records of a chunk, first and last row in it."""
+
+
+def copied(fields: Mapping[str, Field], pieces: Sequence[Piece], shape: tuple[int, int]) -> Arrays:
+    """Arrays [*shape, ...] by field, filled from the pieces."""
+    values = {name: np.empty((*shape, *field.shape), field.dtype) for name, field in fields.items()}
+    copy_into(values, pieces)
+    return values
+
+
+def copy_into(values: Arrays, pieces: Sequence[Piece]) -> None:
+    """Fill [B, T, ...] arrays from the pieces."""
+    for name, array in values.items():
+        for row, at, records, low, high in pieces:
+            array[row, at : at + high - low] = records[name][low:high]
+
+
+def mark_borders(values: Arrays) -> None:
+    """A window begins like an episode; where one was abandoned within it, the record before the next one's first was its last."""
+    if "is_first" in values:
+        if "is_last" in values:
+            values["is_last"][:, :-1][values["is_first"][:, 1:].astype(bool)] = True
+        values["is_first"][:, 0] = True

@@ -1,0 +1,389 @@
+"""Sequence replay: windows of what environments lived through, for models that learn from sequences.
+
+One record belongs to one observation:
+
+    observation x_t, `action` chosen at x_t, `reward` received on arriving at x_t, `is_first`, `is_last`, `is_terminal`
+
+so that an episode of n actions is n + 1 records. Each environment has a stream of records; a window is a start position in a stream. It may cross
+from one episode into the next: `is_first` says where.
+
+    index    0        1 .............. context + length - 1
+             context  what is trained on
+             is_first is forced here: nothing before it is known but the latents that are stored with it
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gymlab.buffers.batches import Choice, Piece, Records, SequenceBatch, copied, copy_into, mark_borders
+from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
+from gymlab.buffers.room import check_memory, readable
+from gymlab.buffers.storage import Storage
+from gymlab.buffers.streams import Arrays
+from gymlab.buffers.windows import Windows
+from gymlab.config.targets import COMPONENTS
+from gymlab.errors import CheckpointError, ConfigError, did_you_mean
+
+__all__ = ["Field", "Records", "SequenceBatch", "SequenceReplay"]
+
+
+@COMPONENTS.register("sequence_replay")
+class SequenceReplay:
+    """Windows of `context + length` records, uniform over all start positions of all streams, the newest ones first.
+
+    The windows of the next batch are chosen when a batch is served, and copied by a thread in the meantime (`prefetch`). Records cannot change;
+    latents are read when the batch is served. What is sampled therefore depends on the calls alone, never on timing. Methods may be called from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        fields: Mapping[str, Field],
+        num_envs: int,
+        generator: np.random.Generator,
+        *,
+        capacity: int,
+        batch_size: int,
+        length: int,
+        context: int = 1,
+        latents: Mapping[str, Field] | None = None,
+        online: bool = True,
+        least: int | None = None,
+        held_out: float = 0.0,
+        chunk: int = 1024,
+        on_disk: bool = False,
+        directory: Path | None = None,
+        prefetch: bool = True,
+    ) -> None:
+        """Make an empty replay; one that cannot fit this machine when it is full is refused.
+
+        capacity: records over all streams, each of which has an equal share; the oldest go first.
+        context: records at the start of a window that are there to start from, not to be trained on.
+        latents: fields that updates write back with `write_back`; zeros until then.
+        online: serve every window of newly written records once, before others are drawn.
+        least: start positions from which on it is `ready`; as many as a batch has trained records unless given.
+        held_out: share of the records that no window overlaps; `held_out_batch` gives them (the rule: `Windows`).
+        chunk: records of a stream that are one file.
+        on_disk: keep full chunks in files of the run, in memory only the newest of each stream.
+        directory: keep them in files there; for use outside of a run.
+        """
+        self.fields, self.latents = dict(fields), dict(latents or {})
+        self.num_envs, self.batch_size, self.generator = num_envs, batch_size, generator
+        self.capacity_per_env = capacity // num_envs
+        self.windows = Windows.holding_out(context + length, held_out)
+        most = self.windows.least_starts(self.capacity_per_env) * num_envs
+        if most < 1:
+            raise ConfigError(
+                f"replay_size: {capacity:,} records are {self.capacity_per_env} for each of {num_envs} environments, and no window of "
+                f"{context} + {length} records{' beside those held out' if held_out else ''} fits. Set a larger one, or shorter sequences."
+            )
+        self.least = min(batch_size * length if least is None else least, most)
+        self._online: deque[tuple[int, int]] | None = deque() if online else None
+        self._storage = Storage(
+            self.fields,
+            self.latents,
+            num_envs,
+            capacity=self.capacity_per_env,
+            rows=min(chunk, self.capacity_per_env),
+            on_disk=on_disk or directory is not None,
+        )
+        self._streams = self._storage.streams
+        self._lock = threading.RLock()
+        self._pending: Choice | None = None
+        self._copy: Callable[[], Arrays] | None = None
+        """Gives the records of the pending windows; waits for the thread where there is one."""
+        self._thread = ThreadPoolExecutor(1, "replay") if prefetch else None
+        check_memory(self.nbytes_full)
+        if directory is not None:
+            self.attach(ChunkFiles(directory))
+
+    def add(self, trajectory: Sequence[Records]) -> None:
+        """Take in records in the order given; the oldest make room."""
+        parts = [records for records in trajectory if len(records.env)]
+        if not parts:
+            return
+        env = np.concatenate([records.env for records in parts])
+        for records in parts:
+            self._check_records(records)
+        names = parts[0].values
+        values = {name: np.concatenate([records.values[name] for records in parts]) for name in names}
+        with self._lock:
+            for index in np.unique(env).tolist():
+                rows = np.flatnonzero(env == index)
+                self._append(index, values if len(rows) == len(env) else {n: v[rows] for n, v in values.items()})
+
+    def _check_records(self, records: Records) -> None:
+        known = {**self.fields, **self.latents}
+        for name in (*records.values, *self.fields):
+            if name not in known or name not in records.values:
+                wrong = "is no field of the replay" if name not in known else "is missing"
+                raise ConfigError(f"Records: {name!r} {wrong}. {did_you_mean(name, known)} Fields: {', '.join(known)}.")
+        if records.env.min() < 0 or records.env.max() >= self.num_envs:
+            raise ConfigError(f"Records: env must be 0 to {self.num_envs - 1}, got {records.env.tolist()}.")
+        for name, array in records.values.items():
+            field, shape = known[name], (len(records.env), *known[name].shape)
+            if array.shape != shape or not np.can_cast(array.dtype, field.dtype, "same_kind"):
+                raise ConfigError(
+                    f"Records: {name!r} is {array.dtype} {array.shape}; the replay stores {field.dtype} {shape}."
+                )
+
+    def _append(self, env: int, values: Mapping[str, np.ndarray]) -> None:
+        stream, size = self._streams[env], self.windows.size
+        before = stream.written // size
+        stream.append(values)
+        if self._online is None:
+            return
+        for block in range(before, stream.written // size):
+            if not self.windows.is_held_out(block):
+                self._online.append((env, block * size))
+        while self._online and self._online[0][1] < self._streams[self._online[0][0]].oldest:
+            self._online.popleft()
+
+    def _starts(self) -> tuple[np.ndarray, np.ndarray]:
+        """[num_envs] start positions before the oldest record of each stream, and those from there on."""
+        oldest, written = self._storage.bounds()
+        low = self.windows.rank(oldest)
+        return low, self.windows.rank(np.maximum(oldest, written - self.windows.size + 1)) - low
+
+    def ready(self) -> bool:
+        """Whether there are enough start positions to draw from."""
+        with self._lock:
+            return int(self._starts()[1].sum()) >= self.least
+
+    def sample(self) -> SequenceBatch:
+        """The next batch."""
+        with self._lock:
+            if self._pending is None:
+                self._choose_next()
+            choice, copy = self._pending, self._copy
+            assert choice is not None
+            self._copy = None
+            values = (copy or self._copying(choice))()
+            self._renew(choice, values)
+            batch = self._finish(choice, values)
+            self._choose_next()
+            return batch
+
+    def _choose_next(self) -> None:
+        """Choose the windows of the next batch and have them copied."""
+        fresh = self._pop_online()
+        env, start = self._draw(self.batch_size - len(fresh))
+        chosen = np.array(fresh, np.int64).reshape(-1, 2)
+        online = np.arange(self.batch_size) < len(fresh)
+        self._pending = Choice(np.concatenate([chosen[:, 0], env]), np.concatenate([chosen[:, 1], start]), online)
+        self._begin_copy(self._pending)
+
+    def _pop_online(self) -> list[tuple[int, int]]:
+        fresh: list[tuple[int, int]] = []
+        while self._online and len(fresh) < self.batch_size:
+            env, start = self._online.popleft()
+            if start >= self._streams[env].oldest:
+                fresh.append((env, start))
+        return fresh
+
+    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Windows, uniform over all start positions: a rank among them is drawn and turned into a place."""
+        low, counts = self._starts()
+        ends = np.cumsum(counts)
+        if ends[-1] == 0:
+            raise IndexError("The replay holds no whole window yet: collect more before learning.")
+        drawn = self.generator.integers(ends[-1], size=count)
+        env = np.searchsorted(ends, drawn, side="right")
+        return env, self.windows.start(low[env] + drawn - (ends - counts)[env])
+
+    def _begin_copy(self, choice: Choice) -> None:
+        work = self._copying(choice)
+        self._copy = work if self._thread is None else self._thread.submit(work).result
+
+    def _copying(self, choice: Choice) -> Callable[[], Arrays]:
+        """The work of copying the records of these windows; it needs no lock, as they cannot change."""
+        size = self.windows.size
+        pieces = self._pieces(choice, range(self.batch_size), size)
+        return partial(copied, self.fields, pieces, (self.batch_size, size))
+
+    def _pieces(self, choice: Choice, rows: Iterable[int], size: int) -> list[Piece]:
+        """What to copy for these rows of a batch; windows that were evicted since they were chosen are left out."""
+        pieces = []
+        for row in rows:
+            stream, start = self._streams[choice.env[row]], int(choice.start[row])
+            if start >= stream.oldest:
+                for chunk, low, high, at in stream.pieces(start, start + size):
+                    pieces.append((row, at, chunk.records, low, high))
+        return pieces
+
+    def _renew(self, choice: Choice, values: Arrays) -> None:
+        """Draw others for windows that were evicted since they were chosen."""
+        oldest, _ = self._storage.bounds()
+        gone = np.flatnonzero(choice.start < oldest[choice.env])
+        if len(gone):
+            choice.env[gone], choice.start[gone] = self._draw(len(gone))
+            choice.online[gone] = False
+            copy_into(values, self._pieces(choice, gone.tolist(), self.windows.size))
+
+    def _finish(self, choice: Choice, values: Arrays) -> SequenceBatch:
+        """Add the latents as they are now, the flags at the borders, and which records these are."""
+        count, size = next(iter(values.values())).shape[:2]
+        for name, field in self.latents.items():
+            values[name] = np.empty((count, size, *field.shape), field.dtype)
+        written = np.empty(count, np.int64)
+        for row, (env, start) in enumerate(zip(choice.env.tolist(), choice.start.tolist(), strict=True)):
+            stream = self._streams[env]
+            written[row] = stream.written
+            if self.latents:
+                for chunk, low, high, at in stream.pieces(start, start + size):
+                    for name in self.latents:
+                        values[name][row, at : at + high - low] = chunk.latents[name][low:high]
+        mark_borders(values)
+        index = choice.start[:, None] + np.arange(size)
+        age = written - choice.start - size
+        return SequenceBatch(values, index * self.num_envs + choice.env[:, None], age, choice.online)
+
+    def write_back(self, update: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> None:
+        """Overwrite latents: ids [B, L] as a batch gave them, and [B, L, ...] by latent; evicted records are passed over."""
+        ids, latents = update[0].reshape(-1), update[1]
+        for name, array in latents.items():
+            if name not in self.latents or array.shape != (*update[0].shape, *self.latents[name].shape):
+                raise ConfigError(
+                    f"write_back: {name!r} {array.shape} does not fit. {did_you_mean(name, self.latents)} Latents: "
+                    f"{', '.join(f'{key} {(*update[0].shape, *item.shape)}' for key, item in self.latents.items())}."
+                )
+        flat = {name: array.reshape(len(ids), *self.latents[name].shape) for name, array in latents.items()}
+        index, env = np.divmod(ids, self.num_envs)
+        with self._lock:
+            oldest, written = self._storage.bounds()
+            kept = np.flatnonzero((index >= oldest[env]) & (index < written[env]))
+            number, row = np.divmod(index[kept], self._storage.rows)
+            # Where windows overlap the later one wins: the sort is stable, and so is assignment by index.
+            order = np.lexsort((number, env[kept]))
+            places = np.stack([env[kept], number])[:, order]
+            borders = np.flatnonzero((np.diff(places) != 0).any(axis=0)) + 1
+            for part in np.split(order, borders) if len(order) else []:
+                chunk = self._streams[env[kept[part[0]]]].chunks[int(number[part[0]])]
+                chunk.latents_changed = True
+                for name, array in flat.items():
+                    chunk.latents[name][row[part]] = array[kept[part]]
+
+    def held_out_batch(self, size: int, length: int | None = None) -> SequenceBatch | None:
+        """Up to `size` windows that were never trained on, spread evenly over those there are; None as long as there is none.
+
+        `length` is how many records of each are wanted, the context included; at most a whole window.
+        """
+        span = self.windows.size if length is None else length
+        if not 0 < span <= self.windows.size:
+            raise ConfigError(f"held_out_batch: length must be 1 to {self.windows.size}, got {span}.")
+        with self._lock:
+            found = [
+                (env, start)
+                for env, stream in enumerate(self._streams)
+                for start in self.windows.held_out(stream.oldest, stream.written)
+            ]
+            if not found:
+                return None
+            picked = np.array(found)[np.linspace(0, len(found) - 1, min(size, len(found))).round().astype(int)]
+            choice = Choice(picked[:, 0], picked[:, 1], np.zeros(len(picked), bool))
+            values = copied(self.fields, self._pieces(choice, range(len(picked)), span), (len(picked), span))
+            return self._finish(choice, values)
+
+    def attach(self, files: ChunkFiles, name: str = "replay") -> None:
+        """Where the files of full chunks lie from now on; those that were written elsewhere are taken along."""
+        with self._lock:
+            self._storage.attach(files, name)
+
+    def references(self) -> list[ChunkReference]:
+        """The files that the state, as last given, refers to."""
+        return self._storage.references()
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that the next batches depend on. Full chunks that no file holds yet, and latents that have changed, are written first."""
+        with self._lock:
+            pending = self._pending
+            return {
+                "layout": self._layout(),
+                "generator": self.generator.bit_generator.state,
+                "streams": self._storage.get_state(),
+                "online": None if self._online is None else np.array(self._online, np.int64).reshape(-1, 2),
+                "pending": pending and {"env": pending.env, "start": pending.start, "online": pending.online},
+            }
+
+    def _layout(self) -> dict[str, Any]:
+        kinds = {"fields": self.fields, "latents": self.latents}
+        return {
+            "num_envs": self.num_envs,
+            "chunk": self._storage.rows,
+            "batch_size": self.batch_size,
+            "window": self.windows.size,
+            "held_out_every": self.windows.every,
+            "capacity_per_env": self.capacity_per_env,
+            **{kind: {n: [list(f.shape), f.dtype.name] for n, f in sorted(of.items())} for kind, of in kinds.items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on where `get_state` was, bit for bit; the files must be where `attach` says."""
+        layout = self._layout()
+        differing = [key for key in layout if state["layout"].get(key) != layout[key]]
+        if differing:
+            told = "; ".join(f"{key} {state['layout'].get(key)}, here {layout[key]}" for key in differing[:3])
+            raise CheckpointError(f"The checkpoint's replay does not fit this one: {told}.")
+        with self._lock:
+            self._storage.set_state(state["streams"])
+            self.generator.bit_generator.state = state["generator"]
+            if self._online is not None:
+                self._online = deque((env, start) for env, start in self._whole(state["online"]).tolist())
+            pending = state["pending"]
+            self._pending = self._copy = None
+            if pending is not None:
+                self._whole(np.stack([pending["env"], pending["start"]], axis=1))
+                self._pending = Choice(*(np.array(pending[key]) for key in ("env", "start", "online")))
+                self._begin_copy(self._pending)
+
+    def _whole(self, windows: np.ndarray) -> np.ndarray:
+        """Saved windows, if they are such of the streams."""
+        _, written = self._storage.bounds()
+        env, start = windows.T
+        if ((env < 0) | (env >= self.num_envs) | (start < 0)).any() or (start + self.windows.size > written[env]).any():
+            raise CheckpointError("The checkpoint's replay is damaged: it names windows that its streams do not have.")
+        return windows
+
+    def __len__(self) -> int:
+        """Records that are held."""
+        return sum(stream.written - stream.oldest for stream in self._streams)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether full chunks are in files alone."""
+        return self._storage.on_disk
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is taken now."""
+        return self._storage.nbytes
+
+    @property
+    def nbytes_full(self) -> int:
+        """Memory that is taken when the replay is full, latents included."""
+        return self._storage.nbytes_full
+
+    def describe(self) -> dict[str, Any]:
+        """What to say before training: records, windows, and what they take."""
+        capacity = self.capacity_per_env * self.num_envs
+        place = f"{readable(self._storage.nbytes_files)} {'on disk' if self.on_disk else 'in memory'}"
+        return {
+            "replay": f"{capacity:,} records in windows of {self.windows.size}, {place} when full",
+            "replay_memory_bytes": self.nbytes_full,
+        }
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._lock:
+            if self._thread is not None:
+                self._thread.shutdown(wait=True, cancel_futures=True)
+                self._thread = self._copy = None

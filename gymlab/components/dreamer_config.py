@@ -1,0 +1,262 @@
+"""Settings of Dreamer. A version and a size fill in what an experiment leaves open; everything can be set by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from gymlab.config.schedules import not_negative, share
+from gymlab.config.schema import Config, Scalar
+
+Whole = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0)]
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"deter": 128, "hidden": 64, "units": 64, "classes": 4, "cnn_depth": 4},
+    "1m": {"deter": 512, "hidden": 64, "units": 64, "classes": 4, "cnn_depth": 4},
+    "12m": {"deter": 2048, "hidden": 256, "units": 256, "classes": 16, "cnn_depth": 16},
+    "25m": {"deter": 3072, "hidden": 384, "units": 384, "classes": 24, "cnn_depth": 24},
+    "50m": {"deter": 4096, "hidden": 512, "units": 512, "classes": 32, "cnn_depth": 32},
+    "100m": {"deter": 6144, "hidden": 768, "units": 768, "classes": 48, "cnn_depth": 48},
+    "200m": {"deter": 8192, "hidden": 1024, "units": 1024, "classes": 64, "cnn_depth": 64},
+    "400m": {"deter": 12288, "hidden": 1536, "units": 1536, "classes": 96, "cnn_depth": 96},
+}
+"""Dreamer v3 by its nominal number of parameters; `tiny` is ours, for a quick look on a laptop."""
+
+VERSIONS: dict[str, dict[str, Any]] = {
+    "v1": {
+        "deter": 200,
+        "hidden": 200,
+        "units": 400,
+        "cnn_depth": 32,
+        "latent": "gaussian",
+        "stoch": 30,
+        "unimix": 0.0,
+        "cell": "gru",
+        "prior_layers": 1,
+        "actor_layers": 4,
+        "critic_layers": 3,
+        "reward_layers": 2,
+        "continue_layers": 3,
+        "dyn_scale": 1.0,
+        "rep_scale": 1.0,
+        "free_nats": 3.0,
+        "free_nats_of": "mean",
+        "scalars": "normal",
+        "continue_scale": 10.0,
+        "slow_critic": "none",
+        "replay_value_scale": 0.0,
+        "gamma": 0.99,
+        "actor_gradient": "dynamics",
+        "scale_returns": False,
+        "continuous_actor": "tanh_normal",
+        "actor_unimix": 0.0,
+        "ent_coef": 0.0,
+        "exploration_noise": 0.3,
+        "optimizer": "adam",
+        "model_lr": 6e-4,
+        "critic_lr": 8e-5,
+        "actor_lr": 8e-5,
+        "max_grad_norm": 100.0,
+        "batch_size": 50,
+        "batch_length": 50,
+        "train_ratio": 250.0,
+        "replay_context": 0,
+        "online_queue": False,
+    },
+    "v2": {
+        "deter": 600,
+        "hidden": 600,
+        "units": 400,
+        "cnn_depth": 48,
+        "latent": "categorical",
+        "stoch": 32,
+        "classes": 32,
+        "unimix": 0.0,
+        "cell": "layer_norm_gru",
+        "prior_layers": 1,
+        "actor_layers": 4,
+        "critic_layers": 4,
+        "reward_layers": 4,
+        "continue_layers": 4,
+        "dyn_scale": 0.8,
+        "rep_scale": 0.2,
+        "free_nats": 0.0,
+        "free_nats_of": "mean",
+        "scalars": "normal",
+        "continue_scale": 5.0,
+        "slow_critic": "target",
+        "slow_every": 100,
+        "slow_rate": 1.0,
+        "replay_value_scale": 0.0,
+        "gamma": 0.99,
+        "actor_gradient": "auto",
+        "scale_returns": False,
+        "continuous_actor": "truncated_normal",
+        "actor_unimix": 0.0,
+        "ent_coef": 2e-3,
+        "exploration_noise": 0.0,
+        "optimizer": "adam",
+        "model_lr": 3e-4,
+        "critic_lr": 8e-5,
+        "actor_lr": 8e-5,
+        "weight_decay": 1e-6,
+        "max_grad_norm": 100.0,
+        "batch_size": 16,
+        "batch_length": 50,
+        "train_ratio": 160.0,
+        "replay_context": 0,
+        "online_queue": False,
+    },
+    "v3": {},
+}
+"""What differs from v3, whose values are the defaults below."""
+
+
+class DreamerConfig(Config):
+    """What a Dreamer experiment may set. Defaults are those of v3 as its authors train it now, at the smallest size."""
+
+    version: Literal["v1", "v2", "v3"] = "v3"
+    """Whose settings fill in what is left open: Dreamer (2020), DreamerV2 (2021) or DreamerV3 (2025)."""
+    size: Literal["tiny", "1m", "12m", "25m", "50m", "100m", "200m", "400m"] = "1m"
+    """Widths of v3's networks, by their nominal number of parameters; tiny is for a laptop. v1 and v2 have one size."""
+
+    # World model
+    deter: Whole = 512
+    """Width of the deterministic memory."""
+    hidden: Whole = 64
+    """Width of the layers inside the memory, the prior and the posterior."""
+    units: Whole = 64
+    """Width of the layers of encoders, decoders and heads."""
+    latent: Literal["categorical", "gaussian"] = "categorical"
+    """Family of the stochastic latent."""
+    stoch: Whole = 32
+    """Categoricals of the latent, or dimensions of a Gaussian one."""
+    classes: Annotated[int, Field(ge=2)] = 4
+    """Classes of each categorical."""
+    unimix: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Share of each categorical's probability that is spread evenly over its classes."""
+    cell: Literal["block_gru", "layer_norm_gru", "gru"] = "block_gru"
+    """How the memory moves on."""
+    blocks: Whole = 8
+    """Blocks of the block-diagonal matrices of block_gru."""
+    cnn_depth: Whole = 4
+    """Channels of the image networks are multiples of this."""
+    vector_layers: Whole = 3
+    """Layers of the encoder and the decoder of vectors."""
+    prior_layers: Whole = 2
+    """Hidden layers of the prior."""
+    reward_layers: Whole = 1
+    """Hidden layers of the reward head."""
+    continue_layers: Whole = 1
+    """Hidden layers of the head that says whether the episode goes on."""
+    actor_layers: Whole = 3
+    """Hidden layers of the actor."""
+    critic_layers: Whole = 3
+    """Hidden layers of the critic."""
+    scalars: Literal["two_hot", "normal"] = "two_hot"
+    """Rewards and values as a choice among 255 bins, or as the mean of a Normal."""
+
+    # World-model loss
+    dyn_scale: Weight = 1.0
+    """Weight of the KL that moves the prior towards the posterior."""
+    rep_scale: Weight = 0.1
+    """Weight of the KL that moves the posterior towards the prior."""
+    free_nats: Weight = 1.0
+    """KL below this is not made smaller."""
+    free_nats_of: Literal["step", "mean"] = "step"
+    """Whether that holds for each step or for the mean over the batch."""
+    reconstruction_scale: Weight = 1.0
+    """Weight of what the decoder says about observations."""
+    reward_scale: Weight = 1.0
+    """Weight of the reward head."""
+    continue_scale: Weight = 1.0
+    """Weight of the head that says whether the episode goes on."""
+
+    # Behaviour
+    horizon: Whole = 15
+    """Steps that are imagined from each start."""
+    imag_last: Whole | None = None
+    """Imagine from the last so many steps of each sequence only: much faster on a CPU; none: from all."""
+    gamma: Scalar = 1 - 1 / 333
+    """Discount of future rewards; part of what the continue head learns."""
+    lam: Scalar = 0.95
+    """Weight of long against short horizons in the returns: 0 is one step, 1 the whole dream."""
+    ent_coef: Scalar = 3e-4
+    """Weight of the actor's entropy."""
+    actor_gradient: Literal["auto", "reinforce", "dynamics"] = "reinforce"
+    """By REINFORCE or through the model; auto: through the model for continuous actions (v2)."""
+    scale_returns: bool = True
+    """Divide advantages by the range of returns, where that is above 1."""
+    continuous_actor: Literal["normal", "truncated_normal", "tanh_normal"] = "normal"
+    """Distribution of continuous actions."""
+    actor_unimix: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Share of a discrete actor's probability that is spread evenly."""
+    exploration_noise: Weight = 0.0
+    """Deviation of noise added to continuous actions in training; share of random ones among discrete actions."""
+    slow_critic: Literal["regularizer", "target", "none"] = "regularizer"
+    """Use of a slow copy of the critic: to stay near it, as the value of returns, or none."""
+    slow_rate: Annotated[float, Field(gt=0, le=1)] = 0.02
+    """Share of the critic that its slow copy takes over each time."""
+    slow_every: Whole = 1
+    """Updates between two such times."""
+    replay_value_scale: Weight = 0.3
+    """Weight of the critic's loss on replayed steps."""
+
+    # Optimisation
+    optimizer: Literal["laprop", "adam"] = "laprop"
+    """laprop: one for everything, with adaptive clipping; adam: one each for model, critic and actor."""
+    model_lr: Scalar = 4e-5
+    """Learning rate of the world model (laprop: of everything)."""
+    critic_lr: Scalar = 4e-5
+    """Learning rate of the critic, with adam."""
+    actor_lr: Scalar = 4e-5
+    """Learning rate of the actor, with adam."""
+    agc: Annotated[float, Field(gt=0)] | None = 0.3
+    """Each tensor's gradient is at most this share of its weights' norm, with laprop; none: no limit."""
+    warmup_updates: Annotated[int, Field(ge=0)] = 1000
+    """Updates over which laprop's learning rate rises from 0."""
+    max_grad_norm: Weight | None = None
+    """Norm that each optimiser's gradient is scaled down to, with adam; none: never."""
+    weight_decay: Weight = 0.0
+    """Weight decay, with adam."""
+
+    # Data
+    batch_size: Whole = 16
+    """Sequences of a batch."""
+    batch_length: Annotated[int, Field(ge=2)] = 64
+    """Steps of a sequence."""
+    train_ratio: Annotated[float, Field(gt=0)] = 32.0
+    """Steps that are replayed for each environment step: updates per environment step times batch_size x batch_length."""
+    collect_steps: Whole = 1
+    """Steps in each environment between two looks at whether an update is due."""
+    prefill_steps: Annotated[int, Field(ge=0)] = 1024
+    """Environment steps with random actions before training."""
+    pretrain_updates: Annotated[int, Field(ge=0)] = 0
+    """Updates of the world model alone between the random steps and training."""
+    replay_size: Whole = 1_000_000
+    """Steps that are kept, over all environments."""
+    replay_on_disk: bool = False
+    """Keep them in files that are mapped into memory, for more than memory holds."""
+    replay_context: Annotated[int, Field(ge=0, le=1)] = 1
+    """1: sequences begin with the memory that was stored with the step before them; 0: with an empty one."""
+    online_queue: bool = True
+    """Serve every new sequence once before random ones."""
+
+    eval_deterministic: bool = False
+    """Evaluate the most likely action instead of a sampled one; the authors sample."""
+    epoch_env_steps: Whole | None = 1000
+    """Environment steps in an epoch."""
+
+    _shares = field_validator("gamma", "lam")(share)
+    _not_negative = field_validator("ent_coef", "model_lr", "critic_lr", "actor_lr")(not_negative)
+
+    @classmethod
+    def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What is not given comes from the version, and from the size."""
+        version, size = values.get("version", "v3"), values.get("size", "1m")
+        preset = VERSIONS.get(version, {}) if isinstance(version, str) else {}
+        widths = SIZES.get(size, {}) if version == "v3" and isinstance(size, str) else {}
+        return {**widths, **preset, **values}

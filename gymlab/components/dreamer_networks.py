@@ -1,0 +1,189 @@
+"""The networks of Dreamer: what goes into the recurrent model, and what is read off its states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.image_codecs import image_decoder, image_encoder
+
+from gymlab.components.latents import CategoricalLatent, GaussianLatent, Latent
+from gymlab.components.normed_layers import NormSiLU, normed_linear
+from gymlab.components.rssm import RSSM, BlockGRU, Cell, NormedGRU, State
+from gymlab.components.symlog import TwoHot, UnitNormal, symexp, symlog
+
+VECTOR = "vector"
+"""Key of everything observed that is no image."""
+Shapes = Mapping[str, tuple[int, ...]]
+"""What is observed: images [C, H, W] by name, and the vector [V]."""
+
+
+class MLP(nn.Module):
+    """Hidden layers and a linear output; v3's are normalised, those of v1 and v2 are not."""
+
+    def __init__(
+        self, inputs: int, units: int, layers: int, outputs: int | None, *, normed: bool, output_scale: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for _ in range(layers):
+            hidden = linear(inputs, units, normed=normed)
+            self.layers += [hidden, NormSiLU(units)] if normed else [hidden, nn.ELU()]
+            inputs = units
+        if outputs is not None:
+            self.layers.append(linear(inputs, outputs, normed=normed, scale=output_scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., outputs]."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def linear(inputs: int, outputs: int, *, normed: bool, scale: float = 1.0) -> nn.Linear:
+    """A layer initialised as the authors of its version do."""
+    if normed:
+        return normed_linear(inputs, outputs, scale)
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ScalarHead(nn.Module):
+    """A number read off the features. It begins as exactly 0 with bins, since its last layer does."""
+
+    def __init__(self, config: DreamerConfig, inputs: int, layers: int) -> None:
+        super().__init__()
+        normed = config.version == "v3"
+        self.scalar = TwoHot() if config.scalars == "two_hot" else UnitNormal()
+        scale = 0.0 if config.scalars == "two_hot" else 1.0
+        self.trunk = MLP(inputs, config.units, layers, None, normed=normed)
+        self.output = linear(config.units, self.scalar.size, normed=normed, scale=scale)
+
+    def mean(self, features: Tensor) -> Tensor:
+        """[..., F] -> [...], differentiable."""
+        return self.scalar.mean(self.output(self.trunk(features)))
+
+    def value(self, hidden: Tensor) -> Tensor:
+        """[..., F'] from the trunk -> [...], without gradients."""
+        return self.scalar.behind(self.output, hidden)
+
+    def loss(self, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
+        """[..., F'] from the trunk and targets [...] -> the mean loss, each row with its weight [...]."""
+        return self.scalar.loss_behind(self.output, hidden, targets, weight)
+
+
+class Encoder(nn.Module):
+    """Images through convolutions, vectors through layers; side by side, [N, size]."""
+
+    def __init__(self, config: DreamerConfig, shapes: Shapes) -> None:
+        super().__init__()
+        self.normed = config.version == "v3"
+        self.images = nn.ModuleDict(
+            {key: image_encoder(config.version, shape, config.cnn_depth) for key, shape in images(shapes).items()}
+        )
+        self.size = sum(encoder.size for encoder in self.images.values())
+        self.vector: MLP | None = None
+        if VECTOR in shapes:
+            self.vector = MLP(shapes[VECTOR][0], config.units, config.vector_layers, None, normed=self.normed)
+            self.size += config.units
+
+    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """[N, ...] each -> [N, size]."""
+        parts = [encoder(observations[key]) for key, encoder in self.images.items()]
+        if self.vector is not None:
+            x = observations[VECTOR]
+            parts.append(self.vector(symlog(x) if self.normed else x))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+class Decoder(nn.Module):
+    """What the states say about observations."""
+
+    def __init__(self, config: DreamerConfig, shapes: Shapes, deter: int, stoch: int) -> None:
+        super().__init__()
+        self.normed = config.version == "v3"
+        self.images = nn.ModuleDict(
+            {
+                key: image_decoder(config.version, shape, config.cnn_depth, deter, stoch, config.units)
+                for key, shape in images(shapes).items()
+            }
+        )
+        self.vector: MLP | None = None
+        if VECTOR in shapes:
+            self.vector = MLP(
+                deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed
+            )
+
+    def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
+        losses = {
+            key: decoder.loss(state.deter, state.stoch, observations[key])
+            for key, decoder in self.images.items()
+        }
+        if self.vector is not None:
+            predicted, target = self.vector(state.features), observations[VECTOR]
+            if self.normed:
+                losses[VECTOR] = functional.mse_loss(predicted, symlog(target), reduction="none").sum(-1)
+            else:
+                losses[VECTOR] = 0.5 * functional.mse_loss(predicted, target, reduction="none").sum(-1)
+        return losses
+
+    def forward(self, state: State) -> dict[str, Tensor]:
+        """Expected observations in their own units: images 0..255, vectors as they are."""
+        expected = {key: decoder.pixels(decoder(state.deter, state.stoch)) for key, decoder in self.images.items()}
+        if self.vector is not None:
+            predicted = self.vector(state.features)
+            expected[VECTOR] = symexp(predicted) if self.normed else predicted
+        return expected
+
+
+class WorldModel(nn.Module):
+    """Encoder, recurrent model, and the heads that its states are trained by."""
+
+    def __init__(self, config: DreamerConfig, shapes: Shapes, action: int) -> None:
+        super().__init__()
+        latent = make_latent(config)
+        normed = config.version == "v3"
+        self.encoder = Encoder(config, shapes)
+        self.rssm = RSSM(
+            make_cell(config, latent.size, action),
+            latent,
+            self.encoder.size,
+            config.hidden,
+            prior_layers=config.prior_layers,
+            normed=normed,
+        )
+        self.features = config.deter + latent.size
+        self.decoder = Decoder(config, shapes, config.deter, latent.size)
+        self.reward = ScalarHead(config, self.features, config.reward_layers)
+        self.going_on = MLP(self.features, config.units, config.continue_layers, 1, normed=normed)
+
+    def continues(self, features: Tensor) -> Tensor:
+        """Probability that the episode goes on, gamma included, [...]."""
+        return torch.sigmoid(self.going_on(features).squeeze(-1))
+
+
+def make_latent(config: DreamerConfig) -> Latent:
+    """The stochastic part of the state."""
+    if config.latent == "gaussian":
+        return GaussianLatent(config.stoch)
+    return CategoricalLatent(config.stoch, config.classes, config.unimix)
+
+
+def make_cell(config: DreamerConfig, stoch: int, action: int) -> Cell:
+    """The deterministic part of the state."""
+    if config.cell == "block_gru":
+        return BlockGRU(config.deter, stoch, action, config.hidden, config.blocks)
+    return NormedGRU(config.deter, stoch, action, config.hidden, normed=config.cell == "layer_norm_gru")
+
+
+def images(shapes: Shapes) -> dict[str, Any]:
+    """The images among what is observed."""
+    return {key: shape for key, shape in shapes.items() if key != VECTOR}

@@ -1,0 +1,67 @@
+"""LaProp with adaptive gradient clipping: the one optimiser of Dreamer v3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+LEAST_NORM = 1e-3
+"""Weights count as at least this large when their gradients are clipped: zeros could never move otherwise."""
+
+
+def clip_adaptively(parameters: list[Tensor], gradients: list[Tensor], clip: float) -> None:
+    """Scale each gradient down to `clip` times the norm of its tensor, in place (AGC, Brock et al. 2021, per tensor)."""
+    norms = torch.stack(torch._foreach_norm(gradients))
+    limits = clip * torch.stack(torch._foreach_norm(parameters)).clamp_(min=LEAST_NORM)
+    torch._foreach_mul_(gradients, list((norms / limits).clamp_(min=1.0).reciprocal_().unbind(0)))
+
+
+class LaProp(torch.optim.Optimizer):
+    """Ziyin et al. 2020: the gradient is divided by its own size first and averaged over time after that.
+
+        v <- b2 v + (1 - b2) g^2      m <- b1 m + (1 - b1) g / (sqrt(v / (1 - b2^t)) + eps)      w <- w - lr m / (1 - b1^t)
+
+    Adam averages before it divides. `agc` clips each tensor's gradient by its weights' norm first; None: not at all.
+    The learning rate rises from 0 over the first `warmup` steps.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 4e-5,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-20,
+        agc: float | None = 0.3,
+        warmup: int = 1000,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "agc": agc, "warmup": warmup, "steps": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """One step for all parameters that have a gradient."""
+        assert closure is None, "LaProp takes no closure."
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if not parameters:
+                continue
+            for p in parameters:
+                if not self.state[p]:
+                    self.state[p] = {"first": torch.zeros_like(p), "second": torch.zeros_like(p)}
+            gradients = [p.grad for p in parameters]
+            if group["agc"] is not None:
+                clip_adaptively(parameters, gradients, group["agc"])
+            first = [self.state[p]["first"] for p in parameters]
+            second = [self.state[p]["second"] for p in parameters]
+            group["steps"] += 1
+            beta1, beta2 = group["betas"]
+            torch._foreach_mul_(second, beta2)
+            torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+            size = torch._foreach_div(second, 1 - beta2 ** group["steps"])
+            torch._foreach_sqrt_(size)
+            torch._foreach_add_(size, group["eps"])
+            torch._foreach_lerp_(first, torch._foreach_div(gradients, size), 1 - beta1)
+            rate = group["lr"] * min(1.0, group["steps"] / group["warmup"]) if group["warmup"] else group["lr"]
+            torch._foreach_add_(parameters, first, alpha=-rate / (1 - beta1 ** group["steps"]))

@@ -1,0 +1,108 @@
+"""What a world model observes: images by name, and everything else as one vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import Space, spaces
+
+from gymlab.components.observation import ObservationEncoder
+
+VECTOR = "vector"
+IMAGE = "image"
+COLOURS = (1, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A part of a nested observation, at its place in the flat vector that environments give."""
+
+    place: slice
+    shape: tuple[int, ...]
+    """[C, H, W] of an image; () for other numbers."""
+    channels_last: bool = False
+
+
+class ObservationParts:
+    """Takes a batch of observations apart, and puts it together again.
+
+    `nested` is the space before dicts and tuples were flattened; its uint8 boxes of rank 3 become images of their own, stored
+    in bytes. Images are channel first throughout.
+    """
+
+    def __init__(self, space: Space, nested: Space | None = None) -> None:
+        self.space = space
+        self.images: dict[str, Leaf] = {}
+        self.rest: list[slice] = []
+        self.encoder: ObservationEncoder | None = None
+        if isinstance(nested, spaces.Dict | spaces.Tuple):
+            self._take_apart(nested)
+        else:
+            self.encoder = ObservationEncoder(space)
+
+    def _take_apart(self, nested: Space) -> None:
+        start = 0
+        for name, leaf in _leaves(nested):
+            place = slice(start, start := start + spaces.flatdim(leaf))
+            if isinstance(leaf, spaces.Box) and leaf.dtype == np.uint8 and len(leaf.shape) == 3:
+                last = leaf.shape[-1] in COLOURS and leaf.shape[0] not in COLOURS
+                height, width, channels = leaf.shape if last else (*leaf.shape[1:], leaf.shape[0])
+                self.images[name or IMAGE] = Leaf(place, (channels, height, width), last)
+            else:
+                self.rest.append(place)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each part."""
+        if self.encoder is not None:
+            return {IMAGE if self.encoder.is_image else VECTOR: self.encoder.output_shape}
+        shapes = {name: leaf.shape for name, leaf in self.images.items()}
+        if self.rest:
+            shapes[VECTOR] = (sum(place.stop - place.start for place in self.rest),)
+        return shapes
+
+    def split(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        """[N, ...] -> each part [N, ...]: images in bytes, the vector in float32."""
+        if self.encoder is not None:
+            return {IMAGE if self.encoder.is_image else VECTOR: self.encoder.encode(observation)}
+        parts = {}
+        for name, leaf in self.images.items():
+            pixels = observation[:, leaf.place].astype(np.uint8)
+            channels, height, width = leaf.shape
+            if leaf.channels_last:
+                pixels = pixels.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
+            parts[name] = np.ascontiguousarray(pixels.reshape(-1, *leaf.shape))
+        if self.rest:
+            vectors = [observation[:, place] for place in self.rest]
+            parts[VECTOR] = np.concatenate(vectors, axis=1, dtype=np.float32)
+        return parts
+
+    def join(self, parts: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Parts that a model made up, in the shape and units of the environment's observations."""
+        if self.encoder is not None:
+            (values,) = parts.values()
+            if isinstance(self.space, spaces.Discrete):
+                return values.argmax(-1) + self.space.start
+            shape = self.space.shape or ()
+            return values.reshape(len(values), *shape) if math.prod(shape) == values[0].size else values
+        flat = np.empty((len(next(iter(parts.values()))), *(self.space.shape or ())), np.float32)
+        for name, leaf in self.images.items():
+            pixels = parts[name].transpose(0, 2, 3, 1) if leaf.channels_last else parts[name]
+            flat[:, leaf.place] = pixels.reshape(len(pixels), -1)
+        start = 0
+        for place in self.rest:
+            flat[:, place] = parts[VECTOR][:, start : (start := start + place.stop - place.start)]
+        return flat
+
+
+def _leaves(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
+    """Names and spaces that are neither dicts nor tuples, in the order in which they are flattened."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, child in inner:
+            yield from _leaves(child, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, space

@@ -1,0 +1,217 @@
+"""The recurrent state-space model (Hafner et al. 2019): a deterministic memory and a stochastic latent, step by step.
+
+    x[0]        x[1]        x[2]          observations, encoded
+      |           |           |
+    z[0] a[0]   z[1] a[1]   z[2]          latents: posterior of (h, x) while observing, prior of h while dreaming
+      \\ |  \\    \\ |  \\      |
+    h[0] --->   h[1] --->   h[2]          memory: h[t] = f(h[t-1], z[t-1], a[t-1])
+
+Row t of `previous_action` is a[t-1]. Where is_first[t], memory, latent and previous action are zero before the step: nothing
+of one episode reaches another. All arrays are time first, [T, B, ...].
+
+What does not depend on the memory is computed for all steps at once: the parts of the inputs that come from observations
+and actions before the loop, the prior after it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gymlab.components.latents import Latent
+from gymlab.components.normed_layers import NormSiLU, init_truncated_normal, normed_linear
+from gymlab.errors import ConfigError
+
+
+@dataclass(slots=True)
+class State:
+    """Memory and latent, with any leading dimensions."""
+
+    deter: Tensor
+    """[..., D]."""
+    stoch: Tensor
+    """[..., S]."""
+
+    @property
+    def features(self) -> Tensor:
+        """[..., D + S] what all heads see."""
+        return torch.cat([self.deter, self.stoch], -1)
+
+    def detach(self) -> State:
+        """The same without its history."""
+        return State(self.deter.detach(), self.stoch.detach())
+
+    def flatten(self) -> State:
+        """[T, B, ...] as [T * B, ...]."""
+        return State(self.deter.flatten(0, 1), self.stoch.flatten(0, 1))
+
+
+class Cell(nn.Module):
+    """How the memory moves on. `inputs` does what can be done for all steps at once."""
+
+    deter: int
+
+    @abstractmethod
+    def inputs(self, actions: Tensor) -> Tensor:
+        """The part of the step that actions [..., A] alone decide."""
+
+    @abstractmethod
+    def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
+        """The next memory [B, D]."""
+
+
+class BlockGRU(Cell):
+    """Dreamer v3's memory: gates from block-diagonal matrices, which cost an eighth at the same width.
+
+    Inside, rows are spread over blocks, [G, B, D / G]: block by block the matrices are plain, and nothing is copied to and fro.
+    """
+
+    slowness: Tensor
+
+    def __init__(self, deter: int, stoch: int, action: int, hidden: int, blocks: int = 8) -> None:
+        super().__init__()
+        if deter % blocks:
+            raise ConfigError(f"deter: {deter} cannot be cut into {blocks} blocks. Set a multiple of blocks.")
+        self.deter, self.hidden, self.blocks = deter, hidden, blocks
+        self.from_deter = nn.Sequential(normed_linear(deter, hidden), NormSiLU(hidden))
+        self.from_stoch = nn.Sequential(normed_linear(stoch, hidden), NormSiLU(hidden))
+        self.from_action = nn.Sequential(normed_linear(action, hidden), NormSiLU(hidden))
+        # One matrix in the authors' program: each block takes its part of the memory and all of the three inputs.
+        fan_in, width = deter + 3 * hidden * blocks, deter // blocks
+        self.mix_deter, self.mix_inputs, self.gates = (
+            nn.Parameter(init_truncated_normal(torch.empty(blocks, inputs, outputs), fan))
+            for inputs, outputs, fan in (
+                (width, width, fan_in),
+                (3 * hidden, width, fan_in),  # memory, latent, action
+                (width, 3 * width, deter),
+            )
+        )
+        self.mix_bias = nn.Parameter(torch.zeros(blocks, 1, width))
+        self.mix_norm = NormSiLU(deter, blocks)
+        self.gates_bias = nn.Parameter(torch.zeros(blocks, 1, 3 * width))
+        # The update gate begins at sigmoid(-1): the memory changes slowly unless it has learned otherwise.
+        slowness = torch.tensor([0.0, 0.0, 1.0]).repeat_interleave(width).expand(blocks, 1, -1)
+        self.register_buffer("slowness", slowness.clone(), persistent=False)
+
+    def inputs(self, actions: Tensor) -> Tensor:
+        """Actions [..., A], scaled into [-1, 1], through their own layer."""
+        x: Tensor = self.from_action(actions / actions.detach().abs().clamp(min=1))
+        return x
+
+    def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
+        """h' = u c + (1 - u) h, with c = tanh(r c~): the reset gate multiplies the candidate, not the memory."""
+        spread = deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)  # [G, B, D / G]
+        shared = torch.cat([self.from_deter(deter), self.from_stoch(stoch), inputs], -1)  # [B, 3 hidden]
+        mixed = torch.baddbmm(self.mix_bias, shared.expand(self.blocks, -1, -1), self.mix_inputs)
+        learns = mixed.requires_grad
+        mixed = torch.baddbmm(mixed, spread, self.mix_deter) if learns else mixed.baddbmm_(spread, self.mix_deter)
+        gates = torch.baddbmm(self.gates_bias - self.slowness, self.mix_norm(mixed), self.gates)  # [G, B, 3 D / G]
+        reset, candidate, update = gates.chunk(3, -1)
+        if learns:
+            candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update)
+        else:
+            candidate, update = candidate.mul_(reset.sigmoid_()).tanh_(), update.sigmoid_()
+        # The result lies in memory as its first argument does: row by row, so that the view below is free.
+        moved = torch.lerp(spread, candidate.to(spread.dtype), update.to(spread.dtype))
+        return moved.transpose(0, 1).flatten(1)
+
+
+class NormedGRU(Cell):
+    """A GRU with a layer before it: plain for Dreamer v1, normalised and slow to update (bias -1) for v2."""
+
+    def __init__(self, deter: int, stoch: int, action: int, hidden: int, *, normed: bool) -> None:
+        super().__init__()
+        self.deter = deter
+        self.from_stoch = nn.Linear(stoch, hidden)
+        self.from_action = nn.Linear(action, hidden, bias=False)
+        self.gates = nn.Linear(deter + hidden, 3 * deter, bias=not normed)
+        self.norm = nn.LayerNorm(3 * deter, eps=1e-3) if normed else nn.Identity()
+        self.update_bias = -1.0 if normed else 0.0
+
+    def inputs(self, actions: Tensor) -> Tensor:
+        """The action's share of the input layer."""
+        return self.from_action(actions)
+
+    def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
+        """h' = u c + (1 - u) h, with c = tanh(r c~)."""
+        x = functional.elu(self.from_stoch(stoch) + inputs)
+        reset, candidate, update = self.norm(self.gates(torch.cat([deter, x], -1))).chunk(3, -1)
+        candidate = torch.tanh(torch.sigmoid(reset) * candidate)
+        return torch.lerp(deter, candidate, torch.sigmoid(update + self.update_bias))
+
+
+class RSSM(nn.Module):
+    """Memory, prior and posterior of a world model."""
+
+    def __init__(
+        self, cell: Cell, latent: Latent, embedding: int, hidden: int, *, prior_layers: int, normed: bool
+    ) -> None:
+        super().__init__()
+        self.cell = cell
+        self.latent = latent
+        self.deter = cell.deter
+        self.prior_net = _mlp([cell.deter] + [hidden] * prior_layers, latent.parameter_size, normed)
+        # One layer of memory and observation; its two halves are multiplied apart.
+        joint = _linear(cell.deter + embedding, hidden, normed)
+        self.posterior_deter = nn.Parameter(joint.weight.detach()[:, : cell.deter].t().contiguous())
+        self.posterior_embedding = nn.Parameter(joint.weight.detach()[:, cell.deter :].contiguous())
+        self.posterior_bias = nn.Parameter(joint.bias.detach())
+        self.posterior_out = nn.Sequential(
+            *_after(hidden, normed), _linear(hidden, latent.parameter_size, normed)
+        )
+
+    def initial(self, batch: int, device: torch.device | None = None) -> State:
+        """All zeros."""
+        return State(torch.zeros(batch, self.deter, device=device), torch.zeros(batch, self.latent.size, device=device))
+
+    def observe(
+        self, embedding: Tensor, previous_action: Tensor, is_first: Tensor, state: State, noise: Tensor | None
+    ) -> tuple[State, Tensor]:
+        """Posterior states [T, B, ...] and their parameters [T, B, P] along a sequence that begins after `state`."""
+        keep = (~is_first).to(embedding.dtype).unsqueeze(-1)  # [T, B, 1]
+        inputs = self.cell.inputs(previous_action * keep).unbind(0)
+        observed = functional.linear(embedding, self.posterior_embedding, self.posterior_bias)
+        observed_steps, keeps = observed.unbind(0), keep.unbind(0)
+        noises = [None] * len(inputs) if noise is None else noise.unbind(0)
+        # Most steps begin no episode: theirs is a look at one flag instead of two products.
+        begins: list[bool] = is_first.any(1).tolist()
+        deter, stoch = state.deter, state.stoch
+        deters, stochs, parameters = [], [], []
+        for t, begin in enumerate(begins):
+            if begin:
+                deter, stoch = deter * keeps[t], stoch * keeps[t]
+            deter = self.cell(deter, stoch, inputs[t])
+            posterior = self.posterior_out(torch.addmm(observed_steps[t], deter, self.posterior_deter))
+            stoch = self.latent.sample(posterior, noises[t])
+            deters.append(deter)
+            stochs.append(stoch)
+            parameters.append(posterior)
+        return State(torch.stack(deters), torch.stack(stochs)), torch.stack(parameters)
+
+    def prior(self, deter: Tensor) -> Tensor:
+        """Parameters of the latent that the memory alone expects."""
+        parameters: Tensor = self.prior_net(deter)
+        return parameters
+
+    def dream(self, state: State, action: Tensor, noise: Tensor | None) -> State:
+        """One step without an observation, after taking `action` in `state`."""
+        deter = self.cell(state.deter, state.stoch, self.cell.inputs(action))
+        return State(deter, self.latent.sample(self.prior(deter), noise))
+
+
+def _linear(inputs: int, outputs: int, normed: bool) -> nn.Linear:
+    return normed_linear(inputs, outputs) if normed else nn.Linear(inputs, outputs)
+
+
+def _after(size: int, normed: bool) -> list[nn.Module]:
+    return [NormSiLU(size)] if normed else [nn.ELU()]
+
+
+def _mlp(sizes: list[int], outputs: int, normed: bool) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, size in zip(sizes, sizes[1:], strict=False):
+        layers += [_linear(inputs, size, normed), *_after(size, normed)]
+    return nn.Sequential(*layers, _linear(sizes[-1], outputs, normed))

@@ -18,9 +18,7 @@ from gymlab.buffers.sequence import Records
 from gymlab.envs.step import Episode, Step
 
 
-Act = Callable[
-    [Mapping[str, np.ndarray], np.ndarray, np.ndarray | None], tuple[np.ndarray, dict[str, np.ndarray]]
-]
+Act = Callable[[Mapping[str, np.ndarray], np.ndarray, np.ndarray | None], tuple[np.ndarray, dict[str, np.ndarray]]]
 """Observations [N, ...] by key, which of them begin an episode, and the action mask -> action vectors [N, A] and latents to store."""
 
 

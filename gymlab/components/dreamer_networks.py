@@ -117,15 +117,12 @@ class Decoder(nn.Module):
         )
         self.vector: MLP | None = None
         if VECTOR in shapes:
-            self.vector = MLP(
-                deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed
-            )
+            self.vector = MLP(deter + stoch, config.units, config.vector_layers, shapes[VECTOR][0], normed=self.normed)
 
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
         losses = {
-            key: decoder.loss(state.deter, state.stoch, observations[key])
-            for key, decoder in self.images.items()
+            key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self.images.items()
         }
         if self.vector is not None:
             predicted, target = self.vector(state.features), observations[VECTOR]

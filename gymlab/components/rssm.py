@@ -159,9 +159,7 @@ class RSSM(nn.Module):
         self.posterior_deter = nn.Parameter(joint.weight.detach()[:, : cell.deter].t().contiguous())
         self.posterior_embedding = nn.Parameter(joint.weight.detach()[:, cell.deter :].contiguous())
         self.posterior_bias = nn.Parameter(joint.bias.detach())
-        self.posterior_out = nn.Sequential(
-            *_after(hidden, normed), _linear(hidden, latent.parameter_size, normed)
-        )
+        self.posterior_out = nn.Sequential(*_after(hidden, normed), _linear(hidden, latent.parameter_size, normed))
 
     def initial(self, batch: int, device: torch.device | None = None) -> State:
         """All zeros."""

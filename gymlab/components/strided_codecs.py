@@ -54,9 +54,7 @@ class StridedImageEncoder(nn.Module):
 class StridedImageDecoder(nn.Module):
     """A linear map to one pixel and four transposed convolutions of stride 2: the mean of a Normal of deviation 1."""
 
-    def __init__(
-        self, shape: tuple[int, ...], depth: int, deter: int, stoch: int, activation: str = "relu"
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], depth: int, deter: int, stoch: int, activation: str = "relu") -> None:
         super().__init__()
         check_strided_shape(shape)
         self.first = keras_start(nn.Linear(deter + stoch, 32 * depth))

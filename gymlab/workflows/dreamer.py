@@ -161,7 +161,10 @@ class Dreamer(Workflow):
             f"observation/{key}": Field(shape, np.dtype(np.float32 if key == "vector" else np.uint8))
             for key, shape in self.parts.shapes.items()
         }
-        fields |= {"action": Field((self.actions.size,), np.dtype(np.float32)), "reward": Field((), np.dtype(np.float32))}
+        fields |= {
+            "action": Field((self.actions.size,), np.dtype(np.float32)),
+            "reward": Field((), np.dtype(np.float32)),
+        }
         fields |= {name: Field((), np.dtype(np.bool_)) for name in ("is_first", "is_last", "is_terminal")}
         self.replay = SequenceReplay(
             fields,
@@ -193,7 +196,9 @@ class Dreamer(Workflow):
     def initial_state(self, num_envs: int) -> Memory:
         """An empty memory."""
         device = self.context.device
-        return Memory(self.model.rssm.initial(num_envs, device), torch.zeros(num_envs, self.actions.size, device=device))
+        return Memory(
+            self.model.rssm.initial(num_envs, device), torch.zeros(num_envs, self.actions.size, device=device)
+        )
 
     def reset_state(self, state: Memory, is_first: np.ndarray) -> Memory:
         """The memory without what was seen in environments that begin an episode."""
@@ -446,7 +451,11 @@ class Dreamer(Workflow):
                 features = state.features
                 reward, discount = model.reward.mean(features).float(), model.continues(features).float()
                 with torch.no_grad():
-                    slow = self.slow_critic.mean(features) if self.config.slow_critic != "none" else torch.zeros_like(reward)
+                    slow = (
+                        self.slow_critic.mean(features)
+                        if self.config.slow_critic != "none"
+                        else torch.zeros_like(reward)
+                    )
                 seen.append((features, reward, discount, slow.float()))
                 if t < horizon:
                     parameters = self.actor(features.detach()).float()
@@ -488,7 +497,9 @@ class Dreamer(Workflow):
         for name, optimizer in self.optimizers.items():
             parameters = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
             limit = config.max_grad_norm if config.max_grad_norm and config.optimizer == "adam" else float("inf")
-            norms[f"opt/grads/norm/{name}"] = nn.utils.clip_grad_norm_(parameters, limit) if parameters else total.new_zeros(())
+            norms[f"opt/grads/norm/{name}"] = (
+                nn.utils.clip_grad_norm_(parameters, limit) if parameters else total.new_zeros(())
+            )
             optimizer.param_groups[0]["lr"] = rates[name]
             optimizer.step()
         return norms
@@ -505,7 +516,10 @@ class Dreamer(Workflow):
         """The states that were just computed, for the records that they belong to."""
         if not self.config.replay_context:
             return None
-        latents = {"latent/deter": states.deter.detach().half(), "latent/stoch": self.latent.pack(states.stoch.detach())}
+        latents = {
+            "latent/deter": states.deter.detach().half(),
+            "latent/stoch": self.latent.pack(states.stoch.detach()),
+        }
         return batch.ids[:, 1:], {name: value.transpose(0, 1).cpu().numpy() for name, value in latents.items()}
 
     def _time_shares(self) -> dict[str, float]:
@@ -534,7 +548,9 @@ class Dreamer(Workflow):
             dreamt.append(state)
         after = State(states.deter[seen + 1 :, 0], states.stoch[seen + 1 :, 0])
         dream = State(*(torch.cat([getattr(state, name) for state in dreamt]) for name in ("deter", "stoch")))
-        shown = [self.parts.join({k: v.cpu().numpy() for k, v in self.model.decoder(s).items()}) for s in (after, dream)]
+        shown = [
+            self.parts.join({k: v.cpu().numpy() for k, v in self.model.decoder(s).items()}) for s in (after, dream)
+        ]
         return Dream(recording.observations[start + 1 : start + 1 + horizon], *shown)
 
     def get_state(self) -> dict[str, Any]:
@@ -560,7 +576,12 @@ class Dreamer(Workflow):
         """Derived numbers: parameters of each part, updates per step, starts of dreams, memory of the replay."""
         config = self.config
         parts = {"encoder": self.model.encoder, "rssm": self.model.rssm, "decoder": self.model.decoder}
-        parts |= {"reward": self.model.reward, "continue": self.model.going_on, "actor": self.actor, "critic": self.critic}
+        parts |= {
+            "reward": self.model.reward,
+            "continue": self.model.going_on,
+            "actor": self.actor,
+            "critic": self.critic,
+        }
         counts = {name: count_parameters(module) for name, module in parts.items()}
         described: dict[str, Any] = {"parameters": sum(counts.values())}
         described |= {f"parameters_{name}": count for name, count in counts.items()}

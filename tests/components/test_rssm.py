@@ -136,4 +136,6 @@ def test_norm_and_silu_in_one_are_both_in_a_row(blocks: int | None) -> None:
     torch.testing.assert_close(layer(x), expected)
     with torch.no_grad():
         torch.testing.assert_close(layer(x), expected)
-    assert torch.autograd.gradcheck(lambda x, scale: torch.func.functional_call(layer, {"scale": scale}, (x,)), (x, layer.scale))
+    assert torch.autograd.gradcheck(
+        lambda x, scale: torch.func.functional_call(layer, {"scale": scale}, (x,)), (x, layer.scale)
+    )

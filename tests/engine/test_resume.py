@@ -67,7 +67,14 @@ KINDS = {
     "dreams": ("CartPole-v1:dreamer_v3", DREAMS),
     "dreams of pictures": (
         "MiniGrid-Empty-8x8-v0:dreamer_v3_pixels",
-        {**DREAMS, "cnn_depth": 2, "max_env_steps": 128, "epoch_env_steps": 16, "prefill_steps": 32, "vectorization_mode": "sync"},
+        {
+            **DREAMS,
+            "cnn_depth": 2,
+            "max_env_steps": 128,
+            "epoch_env_steps": 16,
+            "prefill_steps": 32,
+            "vectorization_mode": "sync",
+        },
     ),
     "dreams of the first kind": (
         "Pendulum-v1:dreamer_v1",

@@ -106,7 +106,11 @@ def test_parameters_of_the_smallest_size() -> None:
             return np.zeros(24, np.float32), 0.0, False, True, {}
 
     gym.register("Wide-v0", Wide)
-    sizes = {name: value for name, value in TINY.items() if name not in ("deter", "hidden", "units", "stoch", "classes", "blocks")}
+    sizes = {
+        name: value
+        for name, value in TINY.items()
+        if name not in ("deter", "hidden", "units", "stoch", "classes", "blocks")
+    }
     made = prepare(gymlab.resolve("Wide-v0", algo="dreamer", **{**sizes, "size": "1m", "max_env_steps": 1000}).config)
     assert made.workflow.describe()["parameters"] == 640_867
 
@@ -278,7 +282,9 @@ def test_unknown_versions_and_spaces_are_refused() -> None:
 
 
 def test_an_agent_comes_back_from_its_run(tmp_path) -> None:
-    gymlab.train("CartPole-v1", algo="dreamer", runs_dir=tmp_path, run_id="one", max_env_steps=96, eval_freq_epochs=None, **TINY)
+    gymlab.train(
+        "CartPole-v1", algo="dreamer", runs_dir=tmp_path, run_id="one", max_env_steps=96, eval_freq_epochs=None, **TINY
+    )
     agent = load("one", runs_dir=tmp_path)
     agent.seed(3)
     first = [agent.act(np.array([0.1, 0, 0.02 * k, 0], np.float32), deterministic=False) for k in range(12)]

@@ -95,9 +95,7 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     for _ in range(job["warmup"] + job["updates"]):
         batch = sequences(config, job, generator)
         started = time.perf_counter()
-        train(
-            fabric, config, world_model, actor, critic, target_critic, optimizer, moments, batch, aggregator, actions
-        )
+        train(fabric, config, world_model, actor, critic, target_critic, optimizer, moments, batch, aggregator, actions)
         update_target_critic(critic, target_critic, config.algo.critic.tau)
         spent.append(time.perf_counter() - started)
     return {

@@ -127,7 +127,7 @@ class Decoder(nn.Module):
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
         losses = {
-            key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self.images.items()
+            key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self._image_decoders()
         }
         if self.vector is not None:
             predicted, target = self.vector(state.features), observations[VECTOR]

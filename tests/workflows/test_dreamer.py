@@ -314,6 +314,6 @@ def test_memory_is_used(tmp_path) -> None:
         "eval_deterministic": True,
     }
     run = gymlab.train(
-        "Recall-v0", algo="dreamer", runs_dir=tmp_path, max_env_steps=2400, eval_freq_epochs=None, seed=0, **fields
+        "Recall-v0", algo="dreamer", runs_dir=tmp_path, max_env_steps=1600, eval_freq_epochs=None, seed=0, **fields
     )
     assert run.record["result"]["mean"] >= 0.9

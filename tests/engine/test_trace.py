@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 
 import gymlab
-from gymlab.engine.trace import Player, TraceStep, discrete_labels, is_greedy, outcome, plain_info, play_episodes
+from gymlab.engine.trace import (
+    Player,
+    TraceStep,
+    discrete_labels,
+    entry_names,
+    is_greedy,
+    outcome,
+    plain_info,
+    play_episodes,
+)
 from gymlab.envs.build import make_env
 
 
@@ -223,3 +232,11 @@ def test_a_player_closes_its_environment(runs_dir):
         closed = []
         env.close = lambda: closed.append(True)
     assert closed == [True]
+
+
+def test_entries_of_an_observation_have_names_where_each_has_one():
+    config = gymlab.resolve("MountainCar-v0:ppo").config
+    assert entry_names(config, 2) == ["position", "velocity"]
+    assert entry_names(config, 3) == []
+    stacked = config.model_copy(update={"frame_stack": 2})
+    assert entry_names(stacked, 4) == ["position, 1 before", "velocity, 1 before", "position", "velocity"]

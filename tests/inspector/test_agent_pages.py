@@ -187,9 +187,10 @@ def test_the_agent_tab_shows_where_a_policy_looks_and_what_it_sees(server, page)
 
 def test_a_plane_through_the_state(server, page):
     open_tab(page, server, "agent", "cartpole-s1")
-    page.locator("canvas[aria-label^='Value over pole angle']").wait_for()
-    page.get_by_label("Across").select_option("0")
-    page.locator("canvas[aria-label^='Value over cart position']").wait_for()
+    page.locator("canvas[aria-label^='Value over cart position and pole angle']").wait_for()
+    assert [page.get_by_label(name).input_value() for name in ("Across", "Up")] == ["0", "2"]
+    page.get_by_label("Across").select_option("3")
+    page.locator("canvas[aria-label^='Value over pole angular velocity and pole angle']").wait_for()
 
 
 def test_a_run_without_a_world_model_says_what_to_train(server, page):

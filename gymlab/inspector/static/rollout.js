@@ -59,10 +59,17 @@ export class CheckpointPicker {
     const chosen = found.find((entry) => entry.name === before) ?? found.find((entry) => entry.best) ?? found[0];
     this.checkpoints.value = chosen?.name ?? "";
     this.checkpoints.disabled = !found.length;
+    this.#titles();
     if (this.announced !== `${run}/${this.checkpoint}` || this.error) this.#announce();
   }
 
+  /** What a closed list has no room for. */
+  #titles() {
+    for (const list of [this.runs, this.checkpoints]) list.title = list.selectedOptions[0]?.textContent ?? "";
+  }
+
   #announce() {
+    this.#titles();
     this.announced = `${this.run}/${this.checkpoint}`;
     this.onChange(this.run, this.checkpoint);
   }

@@ -1,6 +1,6 @@
 // Agent: its parameters, the way of an observation, where it looks, and what it has learned as a picture.
 
-import {compact, element, emptyState, precise} from "./dom.js";
+import {compact, element, emptyState, nothingSelected, precise} from "./dom.js";
 import {gridMap, planeMap, tableMap} from "./maps.js";
 import {CheckpointPicker, segments, session} from "./rollout.js";
 import {actionText} from "./steps.js";
@@ -53,7 +53,7 @@ class AgentView {
     this.grid.hidden = true;
     this.facts.textContent = "";
     if (!run || !checkpoint) {
-      this.placeholder.replaceChildren(!run ? emptyState("No run selected", "Pick one above or in Runs: its parameters, what it sees and what it has learned are shown here.") : emptyState("No agent yet", error));
+      this.placeholder.replaceChildren(!run ? nothingSelected(this.app, "Pick one above or in Runs: its parameters, what it sees and what it has learned are shown here.") : emptyState("No agent yet", error));
       return;
     }
     const key = this.key = `${run}/${checkpoint}`;

@@ -447,6 +447,16 @@ export class LineChart {
   }
 }
 
+/** The title of a chart; where it has several lines, which is which. */
+export function titled(title, series) {
+  const keys = series.length < 2 ? [] : series.map(({label, colour, dashed}) => {
+    const stroke = element("i", {class: dashed ? "stroke dashed" : "stroke"});
+    stroke.style.borderColor = colour;
+    return element("span", {class: "key"}, stroke, label);
+  });
+  return element("span", {class: "chart-caption"}, title, ...keys);
+}
+
 /** A tiny line without axes, as SVG: a sparkline in a table. */
 export function sparkline(values, {width = 110, height = 26, label = ""} = {}) {
   const usable = values.filter((value) => value !== null && Number.isFinite(value));

@@ -1,7 +1,7 @@
 // Episode: an agent is played, and every step can be looked at.
 
-import {LineChart} from "./charts.js";
-import {compact, element, emptyState, precise} from "./dom.js";
+import {LineChart, titled} from "./charts.js";
+import {compact, element, emptyState, nothingSelected, precise} from "./dom.js";
 import {Player, playerKeys} from "./player.js";
 import {RolloutForm, session} from "./rollout.js";
 import {actionBars, actionText, StepTable} from "./steps.js";
@@ -70,7 +70,7 @@ class EpisodeView {
     const stale = this.trace && this.trace.run !== run;
     if (this.trace && !stale) return;
     if (stale) this.#clear();
-    const state = !run ? emptyState("No run selected", "Pick one above or in Runs, then press Rollout: the agent plays, and every step can be looked at.")
+    const state = !run ? nothingSelected(this.app, "Pick one above or in Runs, then press Rollout: the agent plays, and every step can be looked at.")
       : error ? emptyState("Nothing to play", error)
       : emptyState("No episode yet", "Press Rollout: the agent plays its environment here, and every step can be looked at, exported and filmed.");
     this.placeholder.replaceChildren(state);
@@ -129,7 +129,7 @@ class EpisodeView {
       ["Value and return", [line("value", data.value, 3), line("MC return", data.mc_return, 2, {dashed: true})]],
       ["Advantage", data.advantage ? [line("advantage", data.advantage, 4)] : []],
     ];
-    charts.forEach(([name, series], place) => this.lines[place].update({series, title: named(name, series), note: series.length ? "" : "This algorithm tells no values."}));
+    charts.forEach(([name, series], place) => this.lines[place].update({series, title: titled(name, series), note: series.length ? "" : "This algorithm tells no values."}));
     this.#cursor();
   }
 
@@ -246,14 +246,4 @@ class EpisodeView {
     this.film.disabled = false;
     this.film.textContent = "mp4";
   }
-}
-
-/** The title of a chart; where it has several lines, which is which. */
-function named(title, series) {
-  const keys = series.length < 2 ? [] : series.map(({label, colour, dashed}) => {
-    const stroke = element("i", {class: dashed ? "stroke dashed" : "stroke"});
-    stroke.style.borderColor = colour;
-    return element("span", {class: "key"}, stroke, label);
-  });
-  return element("span", {class: "chart-caption"}, title, ...keys);
 }

@@ -21,7 +21,12 @@ export class CheckpointPicker {
     this.fields = [element("label", {}, "Run", this.runs), element("label", {}, "Checkpoint", this.checkpoints)];
     this.error = "";
     app.onSelection(() => this.refresh());
-    app.onRuns(() => this.#fillRuns());
+    app.onRuns(() => {
+      this.#fillRuns();
+      const none = !app.runs.length;
+      if (!this.run && none !== this.none) this.#announce();
+      this.none = none;
+    });
     // A run that trains writes new ones.
     setInterval(() => { if (this.run && app.run(this.run)?.status === "running" && this.runs.offsetParent) this.refresh(); }, RELOAD_MILLISECONDS);
   }

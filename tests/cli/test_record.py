@@ -170,7 +170,9 @@ def test_parts_of_an_observation_that_are_pictures_are_compressed(tmp_path):
 
     frames = np.zeros((3, 8, 8, 3), np.uint8)
     with h5py.File(tmp_path / "episode.hdf5", "w") as file:
-        _make_places(file, "observations", {"eye": frames, "both": (frames[..., 0], np.zeros((3, 2))), "n": np.zeros(3)})
+        _make_places(
+            file, "observations", {"eye": frames, "both": (frames[..., 0], np.zeros((3, 2))), "n": np.zeros(3)}
+        )
         assert file["observations/eye"].compression == "gzip"
         assert file["observations/both/_index_0"].maxshape == (None, 8, 8)
         assert set(file["observations/both"]) == {"_index_0"}

@@ -113,6 +113,14 @@ def test_labels_are_those_of_the_actions_that_the_agent_chooses_from():
     assert found == [{0: "push left", 1: "push right"}, {0: "push right", 1: "push left"}]
 
 
+def test_buttons_have_names_too():
+    config = gymlab.resolve("CartPole-v1:ppo").config
+    spec = config.spec.model_copy(update={"action_space": {"components": ["jump", "run"]}})
+    pad = gym.Env()
+    pad.action_space = gym.spaces.MultiBinary(2)
+    assert discrete_labels(pad, config.model_copy(update={"spec": spec})) == {0: "jump", 1: "run"}
+
+
 def test_labels_and_greedy_flags(runs_dir):
     agent = gymlab.load("lake", runs_dir=runs_dir)
     names = {0: "left", 1: "down", 2: "right", 3: "up"}

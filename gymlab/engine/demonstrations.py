@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = "MINARI_DATASETS_PATH"
 """Where Minari looks for datasets."""
 DATASET_ID = re.compile(r"(?:[-\w]+/)*[-\w]+-v\d+", re.ASCII)
+CHUNK_BYTES = 2**20
+"""Pictures that are compressed together."""
 VIEWS = ("own", "agent")
 """Observations that can be kept: the environment's own, or what wrappers made of them for the agent."""
 
@@ -121,16 +123,12 @@ def _write(
     from minari.data_collector import EpisodeBuffer
 
     space = game.own.observation_space if own else game.env.observation_space
-    dataset, steps = None, 0
-    for episode in _episodes(game, episodes, own, space):
+    dataset, steps = _create(game, dataset_id, space, agent), 0
+    for number, episode in enumerate(_episodes(game, episodes, own, space)):
         steps += len(episode["rewards"])
-        buffer = EpisodeBuffer(**episode)
-        if dataset is None:
-            dataset = _create(game, dataset_id, buffer, space, agent)
-        else:
-            dataset.update_dataset_from_buffer([buffer])
+        _make_room(dataset, number, episode["observations"])
+        dataset.update_dataset_from_buffer([EpisodeBuffer(id=number, **episode)])
         after_episode()
-    assert dataset is not None
     returns = [episode.env_return for episode in game.finished]
     config, checkpoint = agent.config, agent.checkpoint
     dataset.storage.update_metadata(
@@ -147,7 +145,8 @@ def _write(
     return steps
 
 
-def _create(game: Game, dataset_id: str, buffer: Any, space: gym.Space, agent: Agent) -> Any:
+def _create(game: Game, dataset_id: str, space: gym.Space, agent: Agent) -> Any:
+    """A dataset without episodes."""
     import minari
 
     config = agent.config
@@ -156,7 +155,7 @@ def _create(game: Game, dataset_id: str, buffer: Any, space: gym.Space, agent: A
         warnings.simplefilter("ignore", UserWarning)
         return minari.create_dataset_from_buffers(
             dataset_id,
-            [buffer],
+            [],
             env=_spec(game, space),
             observation_space=space,
             action_space=game.env.action_space,
@@ -166,6 +165,37 @@ def _create(game: Game, dataset_id: str, buffer: Any, space: gym.Space, agent: A
             requirements=[f"gymnasium=={version('gymnasium')}"],
             # JPEG is not what the environment said.
             jpeg_encoding=False,
+        )
+
+
+def _make_room(dataset: Any, number: int, observations: Any) -> None:
+    """Places for the pictures of an episode that is about to be written, compressed: Minari by itself would write them plainly.
+
+    It adds to what it finds under an episode's number, and HDF5 gives back exactly what was put in.
+    """
+    import h5py
+
+    with h5py.File(dataset.storage.data_path / "main_data.hdf5", "a", track_order=True) as file:
+        _make_places(file.require_group(f"episode_{number}"), "observations", observations)
+
+
+def _make_places(group: Any, name: str, values: Any) -> None:
+    if isinstance(values, tuple):
+        values = {f"_index_{place}": part for place, part in enumerate(values)}
+    if isinstance(values, dict):
+        for key, part in values.items():
+            _make_places(group.require_group(name), key, part)
+    elif values.dtype == np.uint8 and values.ndim >= 3:
+        shape = values.shape[1:]
+        at_once = max(1, CHUNK_BYTES // max(1, values[0].nbytes))
+        group.create_dataset(
+            name,
+            shape=(0, *shape),
+            maxshape=(None, *shape),
+            dtype=values.dtype,
+            chunks=(at_once, *shape),
+            compression="gzip",
+            compression_opts=1,
         )
 
 

@@ -278,12 +278,14 @@ def learned_reward(agent: Agent, rewards: np.ndarray) -> np.ndarray:
 
 
 def discrete_labels(env: gym.Env, config: Config) -> dict[int, str]:
-    """Names of discrete actions, as the agent chooses among them; those without one are left out."""
-    if not isinstance(env.action_space, gym.spaces.Discrete):
+    """Names of discrete actions, as the agent chooses among them, or of buttons; those without one are left out."""
+    space = env.action_space
+    if not isinstance(space, gym.spaces.Discrete | gym.spaces.MultiBinary):
         return {}
     spec = (config.spec.model_extra or {}).get("action_space")
-    names = enumerate(action_labels(env, spec if isinstance(spec, dict) else None), int(env.action_space.start))
-    return {action: name for action, name in names if name != str(action)}
+    first = int(space.start) if isinstance(space, gym.spaces.Discrete) else 0
+    names = enumerate(action_labels(env, spec if isinstance(spec, dict) else None), first)
+    return {action: name for action, name in names if name not in (str(action), f"action {action}")}
 
 
 def component_names(config: Config, space: str) -> list[str]:
@@ -291,6 +293,14 @@ def component_names(config: Config, space: str) -> list[str]:
     told = (config.spec.model_extra or {}).get(space)
     names = told.get("components") if isinstance(told, dict) else None
     return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def entry_names(config: Config, count: int) -> list[str]:
+    """Names of the `count` numbers of a vector observation, older frames of a stack by their age; empty where not each has one."""
+    names, stack = component_names(config, "observation_space"), config.frame_stack
+    if len(names) * stack != count:
+        return []
+    return [f"{name}, {age} before" if age else name for age in reversed(range(stack)) for name in names]
 
 
 def is_greedy(space: gym.Space, action: Any, probabilities: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gymlab.components.observation import ObservationEncoder
 from gymlab.engine.agent import Agent
-from gymlab.engine.trace import component_names, play_environment
+from gymlab.engine.trace import entry_names, play_environment
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.inspector.episodes import find_trace
 from gymlab.inspector.loading import agents_of
@@ -57,7 +57,8 @@ def policy_map(request: Request, run: str) -> Response:
         kind = request.text("kind", kinds[0], choices=kinds)
         options = {
             name: request.integer(name, default, low=0, high=high)
-            for name, default, high in (("x", 0, 63), ("y", 1, 63), ("passenger", 0, 4), ("destination", 1, 3))
+            for name, default, high in (("x", None, 63), ("y", None, 63), ("passenger", 0, 4), ("destination", 1, 3))
+            if default is not None or name in request.query
         }
         return json_response(draw_map(agent, kind, options))
 
@@ -138,7 +139,8 @@ def normalisation(agent: Agent) -> dict[str, Any] | None:
     encoder = encoder_of(agent)
     if encoder is None or encoder.normalize == "off":
         return None
-    facts: dict[str, Any] = {"kind": encoder.normalize, "names": component_names(agent.config, "observation_space")}
+    entries = math.prod(encoder.output_shape)
+    facts: dict[str, Any] = {"kind": encoder.normalize, "names": entry_names(agent.config, entries)}
     if encoder.normalize == "rolling":
         facts["mean"] = encoder.mean[:MOST_STATISTICS].numpy()
         facts["std"] = encoder.variance[:MOST_STATISTICS].sqrt().numpy()

@@ -7,6 +7,7 @@ its entries and visits are shown as well.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from gymlab.components.observation import UNBOUNDED, ObservationEncoder
 from gymlab.components.q_table import QTable
 from gymlab.engine.agent import Agent
-from gymlab.engine.trace import component_names, discrete_labels, play_environment
+from gymlab.engine.trace import Player, component_names, discrete_labels, play_environment
 
 MOST_STATES = 4096
 """Larger tables are not drawn."""
@@ -23,7 +24,13 @@ POINTS = 61
 """Points along each side of a plane."""
 UNKNOWN_RANGE = 3.0
 """How far a plane goes along an entry that has no bounds, in deviations where they are known."""
+LOOKED_AT = 256
+"""Steps that are played to see what the entries of an observation do."""
+FEW_VALUES = 4
+"""An entry that takes no more than these is a switch: it makes no axis."""
 TAXI_PLACES = ("R", "G", "Y", "B")
+_visited: WeakKeyDictionary[Agent, np.ndarray] = WeakKeyDictionary()
+"""Observations of agents whose planes were drawn."""
 
 
 def kinds_of_map(agent: Agent) -> list[dict[str, Any]]:
@@ -47,13 +54,16 @@ def kinds_of_map(agent: Agent) -> list[dict[str, Any]]:
         kinds.append({"kind": "table", "title": "All states"})
     elif isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.dtype != np.uint8:
         entries = space.shape[0] // agent.config.frame_stack
-        if 2 <= entries <= MOST_DIMENSIONS:
+        if (space.low == space.high).all():
+            if isinstance(agent.action_space, gym.spaces.Discrete):
+                kinds.append({"kind": "table", "title": "Its only state"})
+        elif 2 <= entries <= MOST_DIMENSIONS:
             kinds.append({"kind": "plane", "title": "A plane through the state", "names": entry_names(agent, entries)})
     return kinds
 
 
 def draw_map(agent: Agent, kind: str, options: dict[str, int]) -> dict[str, Any]:
-    """The data of a map."""
+    """The data of a map; a plane without `x` and `y` has the axes that tell most."""
     env = play_environment(agent.config)
     first = _first_action(agent)
     labels = {str(action - first): name for action, name in discrete_labels(env, agent.config).items()}
@@ -151,12 +161,14 @@ def _description(agent: Agent) -> np.ndarray:
 
 def _table(agent: Agent, options: dict[str, int]) -> dict[str, Any]:
     """Every state by every action: the entries of a table (those it has learned), else the probabilities."""
-    table = table_of(agent)
-    if table is None:
-        count = int(agent.workflow.context.observation_space.n)  # type: ignore[attr-defined]
-        return {"what": "probability", "cells": _states(agent, np.arange(count))["policy"]}
-    known = min(table.index.known, MOST_STATES)
-    return {"what": "Q", "cells": table.q.numpy()[:known], "visits": table.visits.numpy()[:known]}
+    table, space = table_of(agent), agent.workflow.context.observation_space
+    if table is not None:
+        known = min(table.index.known, MOST_STATES)
+        return {"what": "Q", "cells": table.q.numpy()[:known], "visits": table.visits.numpy()[:known]}
+    if isinstance(space, gym.spaces.Box):
+        return {"what": "probability", "cells": look(agent, space.low[None])["probabilities"]}
+    assert isinstance(space, gym.spaces.Discrete)
+    return {"what": "probability", "cells": _states(agent, np.arange(int(space.n)))["policy"]}
 
 
 def _plane(agent: Agent, options: dict[str, int]) -> dict[str, Any]:
@@ -164,8 +176,9 @@ def _plane(agent: Agent, options: dict[str, int]) -> dict[str, Any]:
     space, stack = agent.workflow.context.observation_space, agent.config.frame_stack
     assert isinstance(space, gym.spaces.Box)
     entries = space.shape[0] // stack
-    x, y = (min(options[name], entries - 1) for name in ("x", "y"))
     low, high, middle = _ranges(agent, space, entries)
+    first = first_axes(agent, space, entries)
+    x, y = (min(options.get(name, axis), entries - 1) for name, axis in zip("xy", first, strict=True))
     across, up = np.linspace(low[x], high[x], POINTS), np.linspace(low[y], high[y], POINTS)
     points = np.tile(middle, (POINTS, POINTS, 1))
     points[:, :, x] = across[None, :]
@@ -190,6 +203,32 @@ def _plane(agent: Agent, options: dict[str, int]) -> dict[str, Any]:
     return found
 
 
+def first_axes(agent: Agent, space: gym.spaces.Box, entries: int) -> tuple[int, int]:
+    """The two entries that are drawn first: those that move, with bounds before without, in their own order.
+
+    Places have bounds more often than speeds and stand before them; switches, such as a leg that touches the ground, stand still for
+    most of an episode.
+    """
+    bounded = (np.abs(space.low[-entries:]) < UNBOUNDED) & (np.abs(space.high[-entries:]) < UNBOUNDED)
+    switches = is_switch(visited(agent, entries))
+    x, y = sorted(sorted(range(entries), key=lambda entry: (switches[entry], not bounded[entry], entry))[:2])
+    return x, y
+
+
+def is_switch(observations: np.ndarray) -> np.ndarray:
+    """[N, D] -> [D]: entries that take few values, or one."""
+    return np.array([len(np.unique(column)) <= FEW_VALUES for column in observations.T])
+
+
+def visited(agent: Agent, entries: int) -> np.ndarray:
+    """[N, entries]: what the agent sees in a short play, the newest frame of a stack."""
+    if agent not in _visited:
+        with Player(agent, deterministic=False, render=False) as player:
+            seen = [step.observation[-entries:] for step in player.play(steps=LOOKED_AT)]
+        _visited[agent] = np.stack(seen)
+    return _visited[agent]
+
+
 def _ranges(agent: Agent, space: gym.spaces.Box, entries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """From where to where each entry goes, and where it is held: by bounds, else by what training has seen, else around 0."""
     low, high = (bound[:entries].astype(np.float64) for bound in (space.low, space.high))
@@ -200,6 +239,9 @@ def _ranges(agent: Agent, space: gym.spaces.Box, entries: int) -> tuple[np.ndarr
         mean, deviation = encoder.mean.numpy()[:entries].copy(), np.sqrt(encoder.variance.numpy()[:entries])
     elif bounded.any():
         mean = np.where(bounded, (np.where(bounded, low, 0) + np.where(bounded, high, 0)) / 2, 0.0)
+    # Half a switch is nothing that the agent has seen.
+    seen = visited(agent, entries)
+    mean = np.where(is_switch(seen), np.median(seen, axis=0), mean)
     reach = UNKNOWN_RANGE * deviation
     return np.where(bounded, low, mean - reach), np.where(bounded, high, mean + reach), mean
 

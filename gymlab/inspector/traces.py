@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.engine.agent import Agent
-from gymlab.engine.trace import Outcome, Player, TraceStep, component_names, outcome
+from gymlab.engine.trace import Outcome, Player, TraceStep, component_names, entry_names, outcome
 from gymlab.envs.spaces import space_to_json
 from gymlab.envs.vector import is_image_space
 from gymlab.errors import GymlabError
@@ -163,7 +163,7 @@ def play(trace: Trace, agent: Agent) -> None:
         trace.fps, trace.labels = player.fps, player.labels
         trace.action_space = space_to_json(player.env.action_space)
         trace.action_names = component_names(agent.config, "action_space")
-        trace.entry_names = component_names(agent.config, "observation_space")
+        trace.entry_names = entry_names(agent.config, int(np.prod(space.shape or (1,))))
         if is_image:
             assert space.shape is not None
             trace.film = Film(space.shape, agent.config.frame_stack)

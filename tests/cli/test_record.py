@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from gymlab.engine.demonstrations import record
+from gymlab.engine.demonstrations import _make_places, record
+from gymlab.engine.trace import play_episodes
 from gymlab.envs.extras import NEEDS
 
 minari = pytest.importorskip("minari")
@@ -127,6 +128,55 @@ def test_what_the_environment_says_and_what_the_agent_sees(tmp_path, load):
     assert set(first.rewards[:-1]) == {2.0}
     assert first.rewards.sum() == own.returns[0]
     assert load(tmp_path / "demos", "own-v0").storage.metadata.get("env_spec") is None
+
+
+def test_pictures_are_read_back_exactly_and_lie_compressed(tmp_path, load):
+    import h5py
+
+    import gymlab
+
+    agent = gymlab.train(
+        "CartPole-v1:ppo_pixels",
+        runs_dir=tmp_path / "runs",
+        max_env_steps=32,
+        n_envs=2,
+        n_steps=16,
+        batch_size=16,
+        n_epochs=1,
+        eval_freq_epochs=None,
+        eval_episodes=1,
+        eval_max_episode_steps=8,
+        video=False,
+        quiet=True,
+    ).agent
+    made = record(agent, tmp_path / "demos", "pixels-v0", episodes=2, deterministic=True, observations="agent", seed=3)
+    played = list(play_episodes(agent, seed=3, episodes=2, render=False))
+    dataset = load(tmp_path / "demos", "pixels-v0")
+    assert (dataset.total_episodes, dataset.total_steps) == (2, len(played))
+    for number, episode in enumerate(dataset):
+        steps = [step for step in played if step.episode == number]
+        seen = [*(step.observation for step in steps), steps[-1].final_observation]
+        np.testing.assert_array_equal(episode.observations, np.stack(seen), strict=True)
+        assert episode.actions.tolist() == [step.action for step in steps]
+        assert episode.rewards.tolist() == [step.reward for step in steps]
+    with h5py.File(made.path / "data" / "main_data.hdf5") as file:
+        pictures = file["episode_1/observations"]
+        assert pictures.compression == "gzip"
+        assert pictures.id.get_storage_size() < pictures.nbytes / 5
+
+
+def test_parts_of_an_observation_that_are_pictures_are_compressed(tmp_path):
+    import h5py
+
+    frames = np.zeros((3, 8, 8, 3), np.uint8)
+    with h5py.File(tmp_path / "episode.hdf5", "w") as file:
+        _make_places(
+            file, "observations", {"eye": frames, "both": (frames[..., 0], np.zeros((3, 2))), "n": np.zeros(3)}
+        )
+        assert file["observations/eye"].compression == "gzip"
+        assert file["observations/both/_index_0"].maxshape == (None, 8, 8)
+        assert set(file["observations/both"]) == {"_index_0"}
+        assert "n" not in file["observations"]
 
 
 def test_an_interrupted_recording_leaves_nothing(trained, tmp_path):

@@ -1,5 +1,7 @@
 """The YAML that ships."""
 
+from math import prod
+
 import pytest
 from config_helpers import load_experiment
 
@@ -88,3 +90,13 @@ def test_cartpole_is_the_rl_zoo_row():
     assert (config.n_envs, config.n_steps, config.batch_size, config.n_epochs) == (8, 32, 256, 20)
     assert (config.gamma, config.gae_lambda, config.ent_coef, config.max_env_steps) == (0.98, 0.8, 0.0, 100_000)
     assert (config.policy_lr.start, config.policy_lr.end, config.clip_range.start) == (1e-3, 0.0, 0.2)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PACKAGE_CONF / "environments").glob("*.yaml")))
+def test_each_entry_that_is_named_has_one_name(name):
+    """Names are shown beside numbers, one by one."""
+    spec = read_yaml(PACKAGE_CONF / "environments" / f"{name}.yaml").get("spec", {})
+    for space, size in (("action_space", "box"), ("observation_space", "shape")):
+        told = spec.get(space, {})
+        if "components" in told:
+            assert len(told["components"]) == prod(told[size]), space

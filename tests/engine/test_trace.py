@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 
 import gymlab
-from gymlab.engine.trace import Player, TraceStep, discrete_labels, is_greedy, outcome, plain_info, play_episodes
+from gymlab.engine.trace import (
+    Player,
+    TraceStep,
+    discrete_labels,
+    entry_names,
+    is_greedy,
+    outcome,
+    plain_info,
+    play_episodes,
+)
 from gymlab.envs.build import make_env
 
 
@@ -102,6 +111,14 @@ def test_labels_are_those_of_the_actions_that_the_agent_chooses_from():
         found.append(discrete_labels(env, config))
         env.close()
     assert found == [{0: "push left", 1: "push right"}, {0: "push right", 1: "push left"}]
+
+
+def test_buttons_have_names_too():
+    config = gymlab.resolve("CartPole-v1:ppo").config
+    spec = config.spec.model_copy(update={"action_space": {"components": ["jump", "run"]}})
+    pad = gym.Env()
+    pad.action_space = gym.spaces.MultiBinary(2)
+    assert discrete_labels(pad, config.model_copy(update={"spec": spec})) == {0: "jump", 1: "run"}
 
 
 def test_labels_and_greedy_flags(runs_dir):
@@ -223,3 +240,11 @@ def test_a_player_closes_its_environment(runs_dir):
         closed = []
         env.close = lambda: closed.append(True)
     assert closed == [True]
+
+
+def test_entries_of_an_observation_have_names_where_each_has_one():
+    config = gymlab.resolve("MountainCar-v0:ppo").config
+    assert entry_names(config, 2) == ["position", "velocity"]
+    assert entry_names(config, 3) == []
+    stacked = config.model_copy(update={"frame_stack": 2})
+    assert entry_names(stacked, 4) == ["position, 1 before", "velocity, 1 before", "position", "velocity"]

@@ -164,6 +164,13 @@ def test_nothing_selected_and_nothing_to_play_say_what_to_do(server, page):
     page.locator("#panel-world_model").get_by_text("No run selected").wait_for()
 
 
+@pytest.mark.parametrize("tab", ["runs", "learning", "episode", "agent", "world_model"])
+def test_where_there_are_no_runs_each_tab_says_how_to_train_one(start_server, page, tmp_path, tab):
+    page.goto(f"{start_server(tmp_path).url}#{tab}")
+    page.locator(f"#panel-{tab}").get_by_text("No runs yet").wait_for()
+    assert "gymlab train CartPole-v1:ppo" in page.locator(f"#panel-{tab} .command").inner_text()
+
+
 def test_the_agent_tab_shows_the_lake(server, page):
     open_tab(page, server, "agent", "lake")
     canvas = page.locator("#panel-agent canvas[aria-label='Map of values and actions']")
@@ -187,9 +194,10 @@ def test_the_agent_tab_shows_where_a_policy_looks_and_what_it_sees(server, page)
 
 def test_a_plane_through_the_state(server, page):
     open_tab(page, server, "agent", "cartpole-s1")
-    page.locator("canvas[aria-label^='Value over pole angle']").wait_for()
-    page.get_by_label("Across").select_option("0")
-    page.locator("canvas[aria-label^='Value over cart position']").wait_for()
+    page.locator("canvas[aria-label^='Value over cart position and pole angle']").wait_for()
+    assert [page.get_by_label(name).input_value() for name in ("Across", "Up")] == ["0", "2"]
+    page.get_by_label("Across").select_option("3")
+    page.locator("canvas[aria-label^='Value over pole angular velocity and pole angle']").wait_for()
 
 
 def test_a_run_without_a_world_model_says_what_to_train(server, page):
@@ -239,3 +247,4 @@ def test_nothing_runs_over_the_edge_of_a_phone(server, new_page, tab):
     elif tab == "agent":
         page.locator("canvas[aria-label='Map of values and actions']").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("#tabs").evaluate("tabs => tabs.scrollWidth <= tabs.clientWidth")

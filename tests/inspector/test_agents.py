@@ -1,10 +1,12 @@
 """The Agent tab's parameters, observation path and maps against the agent itself."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from asking import ask, played, told
 
 import gymlab
+from gymlab.inspector import maps
 from gymlab.inspector.routes import HttpError, Inspector
 
 
@@ -81,6 +83,55 @@ def test_a_plane_through_four_entries_holds_the_others(inspector, trained):
     assert plane["y_range"] == [-3, 3]  # no bounds are known
     agent.act(np.array([0, 0, plane["x_range"][0], 3.0], np.float32))
     assert plane["values"][60][0] == pytest.approx(float(agent.extras["value"][0]), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "axes"),
+    [
+        ([-1, -1, -1, -1], [1, 1, 1, 1], (1, 2)),  # the first one only switches
+        ([-1, -np.inf, -1, -1], [1, np.inf, 1, 1], (2, 3)),  # those with bounds first
+        ([-np.inf] * 4, [np.inf] * 4, (1, 2)),
+    ],
+)
+def test_the_first_axes_are_entries_that_move(monkeypatch, low, high, axes):
+    rows = np.random.default_rng(0).normal(size=(50, 4)).round(3)
+    rows[:, 0] = np.arange(50) > 25
+    monkeypatch.setattr(maps, "visited", lambda agent, entries: rows)
+    assert maps.first_axes(None, gym.spaces.Box(np.float32(low), np.float32(high)), 4) == axes
+
+
+def test_a_plane_begins_with_places_and_holds_switches_where_they_were(tmp_path):
+    """A lander's legs are on or off: neither an axis, nor half on the ground."""
+    gymlab.train(
+        "LunarLander-v3:ppo",
+        run_id="lander",
+        runs_dir=tmp_path,
+        quiet=True,
+        video=False,
+        max_env_steps=64,
+        n_envs=2,
+        n_steps=32,
+        batch_size=32,
+        eval_freq_epochs=None,
+        eval_episodes=1,
+    )
+    plane = told(Inspector(tmp_path), "/api/runs/lander/map")
+    assert [plane["names"][plane[axis]] for axis in "xy"] == ["x", "y"]
+    assert all(value in (0, 1) for value in plane["held"][6:])
+    chosen = told(Inspector(tmp_path), "/api/runs/lander/map", x=4, y=5)
+    assert (chosen["x"], chosen["y"]) == (4, 5)
+
+
+def test_a_world_of_one_state_is_a_table_of_one_row(tmp_path):
+    gymlab.train(
+        "Bandit-v0:ppo", run_id="arms", runs_dir=tmp_path, quiet=True, max_env_steps=512, eval_freq_epochs=None
+    )
+    agent = gymlab.load("arms", runs_dir=tmp_path)
+    inspector = Inspector(tmp_path)
+    assert [entry["kind"] for entry in told(inspector, "/api/runs/arms/agent")["maps"]] == ["table"]
+    table = told(inspector, "/api/runs/arms/map")
+    agent.act(np.zeros(10, np.float32))
+    np.testing.assert_allclose(table["cells"], agent.extras["probabilities"], rtol=1e-6)
 
 
 def test_a_lake_is_a_grid_with_the_tables_values(inspector, trained):

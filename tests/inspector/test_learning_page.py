@@ -248,3 +248,9 @@ def test_the_readout_says_nothing_of_a_run_that_has_ended_there(start_server, pa
     assert "30.5" in readout.inner_text()
     plot.hover(position=at[0.7])
     assert "30.5 at 1,000" in " ".join(readout.inner_text().split())
+
+
+@pytest.mark.parametrize(("low", "high", "expected"), [(-0.15, 0.11, [-0.1, 0, 0.1]), (0, 10, [0, 5, 10]), (1, 1, [1])])
+def test_an_axis_has_two_numbers_at_least(server, page, low, high, expected):
+    page.goto(server.url)
+    assert page.evaluate(f"import('/static/charts.js').then((charts) => charts.ticks({low}, {high}, 2))") == expected

@@ -70,7 +70,7 @@ def test_tabs_and_theme_by_keyboard(server, page):
     page.get_by_role("tab", name="Runs").focus()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("tab", name="Learning").get_attribute("aria-selected") == "true"
-    page.get_by_role("heading", name="No run is selected").wait_for()
+    page.get_by_role("heading", name="No run selected").wait_for()
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_label("Switch between light and dark").press("Enter")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background

@@ -1,6 +1,6 @@
 // Agent: its parameters, the way of an observation, where it looks, and what it has learned as a picture.
 
-import {compact, element, emptyState, precise} from "./dom.js";
+import {compact, element, emptyState, nothingSelected, precise} from "./dom.js";
 import {gridMap, planeMap, tableMap} from "./maps.js";
 import {CheckpointPicker, segments, session} from "./rollout.js";
 import {actionText} from "./steps.js";
@@ -11,6 +11,8 @@ export const title = "Agent";
 const SALIENCY_SIZE = 336;
 const PLAYED_FOR_SALIENCY = 200;
 const STATISTICS_SHOWN = 64;
+/** A policy that changes less than this anywhere looks at nothing: what is left is rounding. */
+const LEAST_CHANGE = 1e-6;
 
 let view;
 
@@ -51,7 +53,7 @@ class AgentView {
     this.grid.hidden = true;
     this.facts.textContent = "";
     if (!run || !checkpoint) {
-      this.placeholder.replaceChildren(!run ? emptyState("No run selected", "Pick one above or in Runs: its parameters, what it sees and what it has learned are shown here.") : emptyState("No agent yet", error));
+      this.placeholder.replaceChildren(!run ? nothingSelected(this.app, "Pick one above or in Runs: its parameters, what it sees and what it has learned are shown here.") : emptyState("No agent yet", error));
       return;
     }
     const key = this.key = `${run}/${checkpoint}`;
@@ -102,13 +104,18 @@ class AgentView {
 
   #choices() {
     const {kind, names, passengers, destinations} = this.chosen;
+    this.options = {};
+    this.selects = {};
     const choice = (label, name, texts, first) => {
-      this.options[name] = first;
-      const select = element("select", {"aria-label": label, onchange: () => { this.options[name] = Number(select.value); this.#readMap(); }}, texts.map((text, value) => element("option", {value, selected: value === first}, text)));
+      if (first !== undefined) this.options[name] = first;
+      const select = this.selects[name] = element("select", {"aria-label": label, onchange: () => { this.options[name] = Number(select.value); this.#readMap(); }}, texts.map((text, value) => element("option", {value, selected: value === first}, text)));
       return element("label", {class: "small muted"}, label, select);
     };
-    this.options = {};
-    if (kind === "plane") this.choices.replaceChildren(choice("Across", "x", names, Math.max(0, names.length - 2)), choice("Up", "y", names, names.length - 1));
+    // The axes of a plane are the server's choice at first: none is chosen until it has answered.
+    if (kind === "plane") {
+      this.choices.replaceChildren(choice("Across", "x", names), choice("Up", "y", names));
+      for (const select of Object.values(this.selects)) select.selectedIndex = -1;
+    }
     else if (kind === "taxi") this.choices.replaceChildren(choice("Passenger", "passenger", passengers, 0), choice("Destination", "destination", destinations, 1));
     else this.choices.replaceChildren();
   }
@@ -116,15 +123,21 @@ class AgentView {
   async #readMap() {
     const {run, checkpoint} = this.picker;
     const {kind} = this.chosen;
+    if (this.data?.kind !== kind) this.holder.replaceChildren(element("p", {class: "muted small"}, "Asking the agent about its states…"));
     try {
       const data = await this.app.get(`/api/runs/${run}/map`, {checkpoint, kind, ...this.options});
       if (kind !== this.chosen.kind || run !== this.picker.run) return;
       this.data = data;
+      if (kind === "plane") this.#axes(data);
       this.#drawMap();
       this.#readPath();
     } catch (error) {
       this.holder.replaceChildren(element("p", {class: "notice"}, error.message));
     }
+  }
+
+  #axes({x, y}) {
+    for (const [name, entry] of Object.entries({x, y})) this.selects[name].value = this.options[name] = entry;
   }
 
   /** The way of the newest episode over a plane, when it is of this run. */
@@ -174,7 +187,7 @@ function moduleRows(module, depth) {
     return element("tr", {class: kind}, first, element("td", {}, what), element("td", {class: "number"}, count.toLocaleString("en-US")), element("td", {class: "number"}, precise(Number(norm.toPrecision(4)))), element("td", {class: "number"}, size(bytes)));
   };
   if (!module.count && !module.parts.length) return depth ? [] : [cells(module.name, module.type, module, "module", module.detail)];
-  const own = module.tensors.map((tensor) => cells(tensor.name, `[${tensor.shape.join(" × ")}]${tensor.learned ? "" : " buffer"}`, tensor, "tensor", ""));
+  const own = module.tensors.map((tensor) => cells(tensor.name, `${tensor.shape.length ? `[${tensor.shape.join(" × ")}]` : "one number"}${tensor.learned ? "" : " buffer"}`, tensor, "tensor", ""));
   return [cells(module.name, module.type, module, "module", module.detail), ...own, ...module.parts.flatMap((part) => moduleRows(part, depth + 1))];
 }
 
@@ -262,8 +275,10 @@ class Saliency {
     context.imageSmoothingEnabled = false;
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     const heat = new ImageData(maps.columns, maps.rows);
+    const blind = maps.most.policy < LEAST_CHANGE;
+    const shown = {policy: this.kind !== "value" && !blind, value: this.kind !== "policy"};
     for (let place = 0; place < maps.rows * maps.columns; place += 1) {
-      const [policy, value] = ["policy", "value"].map((name) => (this.kind === "both" || this.kind === name ? maps[name].flat()[place] / (maps.most[name] || 1) : 0));
+      const [policy, value] = ["policy", "value"].map((name) => (shown[name] ? maps[name].flat()[place] / (maps.most[name] || 1) : 0));
       heat.data.set([255 * (value / (policy + value || 1)), 60, 255 * (policy / (policy + value || 1)), 190 * Math.max(policy, value)], place * 4);
     }
     const small = element("canvas");
@@ -273,7 +288,7 @@ class Saliency {
     context.imageSmoothingEnabled = true;
     context.drawImage(small, 0, 0, canvas.width, canvas.height);
     const {trace, table} = session;
-    this.text.textContent = `Step ${step}: ${actionText(trace, table, step)}, value ${precise(table.value[step])} · largest change of the policy ${precise(maps.most.policy)}, of the value ${precise(maps.most.value)}`;
+    this.text.textContent = `Step ${step}: ${actionText(trace, table, step)}, value ${precise(table.value[step])} · largest change of the policy ${precise(maps.most.policy)}${blind ? " (too small to be drawn)" : ""}, of the value ${precise(maps.most.value)}`;
   }
 }
 

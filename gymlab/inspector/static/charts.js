@@ -14,9 +14,14 @@ import {compact, element, precise} from "./dom.js";
 const MARGIN = {top: 10, right: 12, bottom: 26, left: 54};
 const LEAST_TICK_PIXELS = {x: 76, y: 30};
 
-/** Round numbers that divide a range: at most `most` of them. */
+/** Round numbers that divide a range: about `most` of them, two at least, since one alone gives no scale. */
 export function ticks(low, high, most) {
   if (!(high > low)) return [low];
+  const found = roundNumbers(low, high, most);
+  return found.length > 1 ? found : roundNumbers(low, high, 2 * most);
+}
+
+function roundNumbers(low, high, most) {
   const raw = (high - low) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw * 0.999);
@@ -352,10 +357,11 @@ export class LineChart {
     }
   }
 
-  /** What each series has nearest to the crosshair; one that began later or has ended before is left out. */
+  /** What each series has nearest to the crosshair; one that began later or has ended before, or is in the background, is left out. */
   #hits() {
     const near = (this.range.x1 - this.range.x0) * 0.02;
-    return this.series
+    const front = this.series.filter((series) => !series.faint);
+    return (front.length ? front : this.series)
       .map((series) => ({series, index: nearest(series.x, this.hover)}))
       .filter(({series, index}) => index >= 0 && this.#usable(series.y[index]) && this.hover >= series.x[0] - near && this.hover <= series.x.at(-1) + near)
       .map((hit) => ({...hit, distance: Math.abs(hit.series.x[hit.index] - this.hover), far: Math.abs(hit.series.x[hit.index] - this.hover) > near}));
@@ -439,6 +445,16 @@ export class LineChart {
     this.#setHover(x);
     if (this.options.onPick) this.options.onPick(x);
   }
+}
+
+/** The title of a chart; where it has several lines, which is which. */
+export function titled(title, series) {
+  const keys = series.length < 2 ? [] : series.map(({label, colour, dashed}) => {
+    const stroke = element("i", {class: dashed ? "stroke dashed" : "stroke"});
+    stroke.style.borderColor = colour;
+    return element("span", {class: "key"}, stroke, label);
+  });
+  return element("span", {class: "chart-caption"}, title, ...keys);
 }
 
 /** A tiny line without axes, as SVG: a sparkline in a table. */

@@ -19,6 +19,12 @@ export function emptyState(title, text, command) {
   return element("div", {class: "empty"}, element("h2", {}, title), element("p", {}, text), command ? element("code", {class: "command"}, command) : null);
 }
 
+/** What a tab shows while no run is selected: `text` says how to pick one, if there is any. */
+export function nothingSelected(app, text) {
+  if (app.loaded && !app.runs.length) return emptyState("No runs yet", `There is none in ${app.runsDirectory}. Train one; it appears here while it learns.`, "gymlab train CartPole-v1:ppo");
+  return emptyState("No run selected", text);
+}
+
 /** A number in few characters: 1,234 · 12.3k · 0.0042 · 1.2e-7. */
 export function compact(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";

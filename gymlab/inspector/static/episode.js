@@ -1,7 +1,7 @@
 // Episode: an agent is played, and every step can be looked at.
 
-import {LineChart} from "./charts.js";
-import {compact, element, emptyState, precise} from "./dom.js";
+import {LineChart, titled} from "./charts.js";
+import {compact, element, emptyState, nothingSelected, precise} from "./dom.js";
 import {Player, playerKeys} from "./player.js";
 import {RolloutForm, session} from "./rollout.js";
 import {actionBars, actionText, StepTable} from "./steps.js";
@@ -70,7 +70,7 @@ class EpisodeView {
     const stale = this.trace && this.trace.run !== run;
     if (this.trace && !stale) return;
     if (stale) this.#clear();
-    const state = !run ? emptyState("No run selected", "Pick one above or in Runs, then press Rollout: the agent plays, and every step can be looked at.")
+    const state = !run ? nothingSelected(this.app, "Pick one above or in Runs, then press Rollout: the agent plays, and every step can be looked at.")
       : error ? emptyState("Nothing to play", error)
       : emptyState("No episode yet", "Press Rollout: the agent plays its environment here, and every step can be looked at, exported and filmed.");
     this.placeholder.replaceChildren(state);
@@ -124,9 +124,12 @@ class EpisodeView {
     const colour = (place) => app.css(`--series-${place}`);
     const line = (label, y, place, extra = {}) => ({id: label, label, colour: colour(place), x: data.index, y, ...extra});
     const shaped = data.shaped_reward.some((value, row) => value !== data.reward[row]);
-    this.lines[0].update({series: [line("reward", data.reward, 1), ...(shaped ? [line("shaped", data.shaped_reward, 5, {dashed: true})] : [])]});
-    this.lines[1].update({series: [line("value", data.value, 3), line("MC return", data.mc_return, 2, {dashed: true})]});
-    this.lines[2].update({series: data.advantage ? [line("advantage", data.advantage, 4)] : [], note: data.advantage ? "" : "This algorithm tells no values."});
+    const charts = [
+      ["Reward", [line("reward", data.reward, 1), ...(shaped ? [line("shaped", data.shaped_reward, 5, {dashed: true})] : [])]],
+      ["Value and return", [line("value", data.value, 3), line("MC return", data.mc_return, 2, {dashed: true})]],
+      ["Advantage", data.advantage ? [line("advantage", data.advantage, 4)] : []],
+    ];
+    charts.forEach(([name, series], place) => this.lines[place].update({series, title: titled(name, series), note: series.length ? "" : "This algorithm tells no values."}));
     this.#cursor();
   }
 
@@ -150,6 +153,7 @@ class EpisodeView {
     const figures = FIGURES.map(([key, name, tip]) => element("div", {class: "figure", title: tip}, element("dt", {}, name), element("dd", {"data-figure": key}, precise(data[key]?.[row]))));
     if (data.shaped_reward[row] !== data.reward[row]) figures.splice(2, 0, element("div", {class: "figure", title: "What wrappers made of the reward"}, element("dt", {}, "Shaped reward"), element("dd", {"data-figure": "shaped_reward"}, precise(data.shaped_reward[row]))));
     const info = Object.entries(data.info).filter(([, values]) => values[row] !== null);
+    const scrolled = this.facts.querySelector(".bars")?.scrollTop ?? 0;
     this.facts.replaceChildren(
       element("div", {class: "facts-head"}, element("span", {}, `Step `, element("b", {"data-figure": "index"}, String(data.index[row])), ` of ${data.total}`), element("span", {class: "muted"}, `episode ${data.episode[row]}, step ${data.step[row]}`)),
       element("div", {class: "facts-action"}, element("span", {class: "muted small"}, "Action"), element("b", {"data-figure": "action"}, actionText(trace, data, row)), ...badges.filter(Boolean)),
@@ -157,12 +161,26 @@ class EpisodeView {
       element("dl", {class: "figures"}, figures),
       info.length ? element("details", {class: "info", open: true}, element("summary", {}, "Info after the step"), element("dl", {class: "pairs"}, info.flatMap(([key, values]) => [element("dt", {}, key), element("dd", {}, typeof values[row] === "number" ? precise(values[row]) : String(values[row]))]))) : "",
     );
+    this.#scrollBars(scrolled);
+  }
+
+  /** Many actions do not fit: those in sight stay in sight, and the one taken comes into it. */
+  #scrollBars(scrolled) {
+    const bars = this.facts.querySelector(".bars");
+    if (!bars) return;
+    bars.scrollTop = scrolled;
+    const chosen = bars.querySelector(".chosen");
+    if (!chosen) return;
+    const top = chosen.offsetTop - bars.offsetTop;
+    if (top < bars.scrollTop) bars.scrollTop = top;
+    else if (top + chosen.offsetHeight > bars.scrollTop + bars.clientHeight) bars.scrollTop = top + chosen.offsetHeight - bars.clientHeight;
   }
 
   /** The observation in numbers, where it is a vector: only the newest question is answered. */
   async #observe() {
     if (!this.trace.vectors) {
-      this.observation.replaceChildren();
+      const seen = this.trace.views.includes("processed");
+      this.observation.replaceChildren(seen ? "" : element("p", {class: "small muted"}, "The observation has more numbers than can be listed here."));
       return;
     }
     if (this.asking) {

@@ -1,7 +1,7 @@
 // Tab "Learning": curves of any metric, several runs overlaid, intervals over seeds, alerts and changes on the axis, live while a run trains.
 
 import {LineChart} from "./charts.js";
-import {compact, duration, element, emptyState, saveFile} from "./dom.js";
+import {compact, duration, element, nothingSelected, saveFile} from "./dom.js";
 import {ChangeForm} from "./learning_form.js";
 import {LearningData} from "./learning_data.js";
 
@@ -29,7 +29,7 @@ class LearningTab {
     app.onSelection(() => this.#changed());
     app.onParams(() => this.#changed());
     app.onTheme(() => this.draw());
-    app.onRuns(() => this.refresh());
+    app.onRuns(() => (app.selected.length ? this.refresh() : this.draw()));
   }
 
   // Settings, all kept in the address.
@@ -115,18 +115,13 @@ class LearningTab {
     const {app} = this;
     const nothing = !app.selected.length;
     this.frame.hidden = nothing;
-    this.empty.replaceChildren(...(nothing ? [this.#emptyState()] : []));
+    this.empty.replaceChildren(...(nothing ? [nothingSelected(app, "Pick one or several in Runs: their curves are drawn here, one over the other.")] : []));
     if (nothing) return;
     this.#drawToolbar();
     this.#drawPicker();
     this.notes.replaceChildren(...this.data.notes().map((note) => element("div", {class: `notice ${note.bad ? "bad" : ""}`}, note.text)));
     this.#drawCharts();
     this.#drawEvents();
-  }
-
-  #emptyState() {
-    if (this.app.loaded && !this.app.runs.length) return emptyState("No runs yet", "Train one; its curves appear here while it learns.", "gymlab train CartPole-v1:ppo");
-    return emptyState("No run is selected", "Pick one or several in Runs: their curves are drawn here, one over the other.");
   }
 
   #drawToolbar() {

@@ -7,6 +7,8 @@ const DIRECTIONS = {left: [-1, 0], right: [1, 0], up: [0, -1], down: [0, 1], wes
 const GROUNDS = {H: "hole", G: "goal", S: "start", C: "cliff"};
 const LAST_FIELDS = ["H", "G", "C"];
 const MOST_HEIGHT = 420;
+const PLANE_LEFT = 62;
+const PLANE_RIGHT = 4;
 const LEAST_SHOWN = 0.04;
 
 /** A share of 0..1 as [red, green, blue] of the viridis scale. */
@@ -149,6 +151,7 @@ function markers(context, map, state, x, y, cell, size, colours) {
   }
 }
 
+/** The likely actions of a field: arrows for directions, words for others, one below another. `length` is 0.27 of the field's side. */
 function arrows(context, map, state, x, y, length, ink, colours) {
   const policy = map.policy?.[state] ?? [];
   context.strokeStyle = context.fillStyle = ink;
@@ -178,13 +181,15 @@ function arrows(context, map, state, x, y, length, ink, colours) {
     context.fill();
   });
   context.globalAlpha = 1;
-  context.font = `600 ${Math.max(9, length * 0.5)}px ${colours.font}`;
-  if (words.length) context.fillText(words.join(" "), x, y);
+  const size = Math.max(9, length * 0.5);
+  context.font = `600 ${size}px ${colours.font}`;
+  words.forEach((word, line) => context.fillText(word, x, y + (line - (words.length - 1) / 2) * size, length * 3.5));
 }
 
 /** A plane through the state: the value as a surface, the likeliest action as a map, and the way of an episode over both. */
 export function planeMap(map, width, colours, path) {
-  const room = Math.max(150, Math.min(330, width >= 560 ? Math.floor((width - 120) / 2) : width - 60));
+  const margin = PLANE_LEFT + PLANE_RIGHT;
+  const room = Math.max(150, Math.min(330, width >= 560 ? Math.floor(width / 2) - margin - 8 : width - margin));
   const readout = element("p", {class: "readout", role: "status"}, heldText(map));
   const pictures = [];
   const range = map.values ? extent(map.values.flat()) : null;
@@ -193,7 +198,7 @@ export function planeMap(map, width, colours, path) {
   if (map.actions) pictures.push(["Likeliest action", (row, column) => fade(colours.series[map.actions[row][column] % colours.series.length], map.sureness[row][column], colours.surface)]);
   if (means) pictures.push(["Mean of the action", (row, column) => viridis((map.means[row][column] - means[0]) / (means[1] - means[0] || 1))]);
   const figures = pictures.map(([title, colour]) => {
-    const canvas = sharpCanvas(room + 52, room + 36, `${title} over ${map.names[map.x]} and ${map.names[map.y]}`, (context) => plane(context, map, room, colour, colours, path));
+    const canvas = sharpCanvas(room + margin, room + 36, `${title} over ${map.names[map.x]} and ${map.names[map.y]}`, (context) => plane(context, map, room, colour, colours, path));
     canvas.addEventListener("pointermove", (event) => readPlane(event, map, room, readout));
     canvas.addEventListener("pointerleave", () => { readout.textContent = heldText(map); });
     return element("figure", {}, element("figcaption", {}, title), canvas);
@@ -217,7 +222,7 @@ function fade(colour, sureness, surface) {
 }
 
 function plane(context, map, room, colour, colours, path) {
-  const left = 48;
+  const left = PLANE_LEFT;
   const image = new ImageData(map.points, map.points);
   for (let row = 0; row < map.points; row += 1) {
     for (let column = 0; column < map.points; column += 1) image.data.set([...colour(row, column), 255], ((map.points - 1 - row) * map.points + column) * 4);
@@ -270,8 +275,8 @@ function wayOver(context, map, room, left, path) {
 
 function readPlane(event, map, room, readout) {
   const box = event.currentTarget.getBoundingClientRect();
-  const scale = (room + 52) / box.width;
-  const [x, y] = [((event.clientX - box.left) * scale - 48) / room, 1 - ((event.clientY - box.top) * scale - 2) / room];
+  const scale = (room + PLANE_LEFT + PLANE_RIGHT) / box.width;
+  const [x, y] = [((event.clientX - box.left) * scale - PLANE_LEFT) / room, 1 - ((event.clientY - box.top) * scale - 2) / room];
   if (x < 0 || x > 1 || y < 0 || y > 1) return;
   const [column, row] = [x, y].map((share) => Math.min(map.points - 1, Math.round(share * (map.points - 1))));
   const at = ([low, high], place) => low + ((high - low) * place) / (map.points - 1);

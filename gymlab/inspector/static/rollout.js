@@ -21,7 +21,12 @@ export class CheckpointPicker {
     this.fields = [element("label", {}, "Run", this.runs), element("label", {}, "Checkpoint", this.checkpoints)];
     this.error = "";
     app.onSelection(() => this.refresh());
-    app.onRuns(() => this.#fillRuns());
+    app.onRuns(() => {
+      this.#fillRuns();
+      const none = !app.runs.length;
+      if (!this.run && none !== this.none) this.#announce();
+      this.none = none;
+    });
     // A run that trains writes new ones.
     setInterval(() => { if (this.run && app.run(this.run)?.status === "running" && this.runs.offsetParent) this.refresh(); }, RELOAD_MILLISECONDS);
   }
@@ -59,10 +64,17 @@ export class CheckpointPicker {
     const chosen = found.find((entry) => entry.name === before) ?? found.find((entry) => entry.best) ?? found[0];
     this.checkpoints.value = chosen?.name ?? "";
     this.checkpoints.disabled = !found.length;
+    this.#titles();
     if (this.announced !== `${run}/${this.checkpoint}` || this.error) this.#announce();
   }
 
+  /** What a closed list has no room for. */
+  #titles() {
+    for (const list of [this.runs, this.checkpoints]) list.title = list.selectedOptions[0]?.textContent ?? "";
+  }
+
   #announce() {
+    this.#titles();
     this.announced = `${this.run}/${this.checkpoint}`;
     this.onChange(this.run, this.checkpoint);
   }

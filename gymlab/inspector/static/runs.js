@@ -1,6 +1,6 @@
 // Tab "Runs": every run with status, result and a small curve; pick one or several.
 
-import {ago, compact, element, emptyState} from "./dom.js";
+import {ago, compact, element, emptyState, nothingSelected} from "./dom.js";
 import {sparkline} from "./charts.js";
 
 export const id = "runs";
@@ -90,7 +90,7 @@ class RunsTab {
     this.toolbar.hidden = app.loaded && !app.runs.length;
     if (this.shown.length || !app.loaded) this.nothing.replaceChildren();
     else if (app.runs.length) this.nothing.replaceChildren(emptyState("No run is like that", "Every word of the filter must occur in a run's name, experiment, algorithm or status."));
-    else this.nothing.replaceChildren(emptyState("No runs yet", `There is none in ${app.runsDirectory}. Train one; it appears here while it learns.`, "gymlab train CartPole-v1:ppo"));
+    else this.nothing.replaceChildren(nothingSelected(app));
   }
 
   #drawHead(sort, reversed) {

@@ -77,7 +77,7 @@ function gauge({label, taken, mean, std, from, to}) {
   point.style.left = `${share(taken) * 100}%`;
   return element("div", {class: "gauge", role: "listitem", "aria-label": `${label}: ${precise(taken)}, mean ${precise(mean)}, deviation ${precise(std)}`},
     element("span", {class: "gauge-label"}, label), element("span", {class: "gauge-number"}, element("b", {}, precise(taken)), element("span", {class: "muted"}, ` mean ${precise(mean)} ± ${precise(std)}`)),
-    element("span", {class: "gauge-track"}, band, middle, point), element("span", {class: "gauge-ends small muted"}, element("span", {}, compact(from)), element("span", {}, compact(to))));
+    element("span", {class: "gauge-scale muted"}, compact(from), element("span", {class: "gauge-track"}, band, middle, point), compact(to)));
 }
 
 const COLUMNS = [

@@ -1,7 +1,7 @@
 // World model: truth, reconstruction and open-loop dream side by side, with the error over the horizon.
 
-import {LineChart} from "./charts.js";
-import {element, emptyState, precise} from "./dom.js";
+import {LineChart, titled} from "./charts.js";
+import {element, emptyState, nothingSelected, precise} from "./dom.js";
 import {RolloutForm} from "./rollout.js";
 
 export const id = "world_model";
@@ -51,7 +51,7 @@ class WorldModelView {
     }
     if (!run) {
       this.form.root.hidden = false;
-      this.placeholder.replaceChildren(emptyState("No run selected", "Pick one above or in Runs. A run whose algorithm has learned a model of its world shows its dreams here."));
+      this.placeholder.replaceChildren(nothingSelected(this.app, "Pick one above or in Runs. A run whose algorithm has learned a model of its world shows its dreams here."));
       return;
     }
     try {
@@ -89,7 +89,8 @@ class WorldModelView {
     const x = Array.from({length: found.horizon}, (_, row) => row + 1);
     const line = (kind, label, y) => ({id: kind, label, colour: this.app.css(`--series-${SERIES[kind]}`), x, y});
     const unit = found.width ? "RMS, share of the full range" : "RMS, in the units of the observation";
-    this.chart.update({title: `Error over the horizon (${unit})`, series: [line("reconstruction", "reconstruction", found.reconstruction_error), line("dream", "dream", found.dream_error)]});
+    const errors = [line("reconstruction", "reconstruction", found.reconstruction_error), line("dream", "dream", found.dream_error)];
+    this.chart.update({title: titled(`Error over the horizon (${unit})`, errors), series: errors});
     this.pictures.replaceChildren();
     this.entries.replaceChildren();
     this.strip.replaceChildren();

@@ -103,7 +103,7 @@ def figures(repeats: Repeats) -> dict[str, Any]:
 def note(data: dict[str, Any], failed: list[str]) -> str:
     """What differs between the two, and what went wrong."""
     counts = [
-        f"{kind}: {number(data[kind]['gymlab'][PARAMETERS], 9)} and {number(data[kind][PEER][PARAMETERS], 9)}"
+        f"{kind}: {number(data[kind]['gymlab'][PARAMETERS])} and {number(data[kind][PEER][PARAMETERS])}"
         for kind in OBSERVATIONS
         if kind in data
     ]

@@ -87,6 +87,13 @@ def ways(job: dict[str, Any]) -> dict[str, Any]:
     return dict(time_ways(*kind, job["seed"], job["repeats"]))
 
 
+def dreamer(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds and memory of a DreamerV3 update."""
+    from gymlab.bench.dreamer_updates import time_updates
+
+    return time_updates(job)
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -96,6 +103,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "race": race,
     "batches": batches,
     "ways": ways,
+    "dreamer": dreamer,
 }
 
 

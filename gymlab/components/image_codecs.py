@@ -11,14 +11,16 @@ doubles the size by repeating pixels before the convolution. d is the depth of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from gymlab.components.image_kernels import (
+    BLOCK,
     block_kernel,
     blocks_to_pixels,
     convolve,
@@ -37,12 +39,26 @@ STAGES = (2, 3, 4, 4)
 """Channels after each halving of the image, as multiples of the depth."""
 KERNEL = 5
 SHRINK = 2 ** len(STAGES)
-CACHED = 2**20
+CACHED = 2**21
 """Numbers that the largest output of a convolution may have: frames are taken by so many that it stays in the cache."""
 STRIDED_ACTIVATIONS = {"v1": "relu", "v2": "elu"}
 Version = Literal["v1", "v2", "v3"]
 BLOCKS = 8
 """Groups of the map from the deterministic state: each makes an eighth of the channels."""
+
+
+Kernels = list[tuple[Tensor, Tensor]]
+"""Weights and biases of a 3x3 convolution for every stage."""
+
+
+class Convolution(nn.Module):
+    """The weights of a 5x5 convolution, initialised as DreamerV3's."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, KERNEL, KERNEL))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        init_truncated_normal(self.weight, inputs * KERNEL**2)
 
 
 class ImageEncoder(nn.Module):
@@ -53,7 +69,7 @@ class ImageEncoder(nn.Module):
         check_shape(shape)
         channels, height, width = shape
         stages = [channels, *(depth * multiple for multiple in STAGES)]
-        self.convolutions = nn.ModuleList(convolution(*sizes) for sizes in pairwise(stages))
+        self.convolutions = nn.ModuleList(Convolution(*sizes) for sizes in pairwise(stages))
         self.norms = nn.ModuleList(RMSNorm(size) for size in stages[1:])
         self.size = height // SHRINK * (width // SHRINK) * stages[-1]
         """Length of the code."""
@@ -61,14 +77,14 @@ class ImageEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """uint8 [B, C, H, W] -> [B, size]."""
-        kernels = [(block_kernel(layer.weight), layer.bias.repeat(4)) for layer in self.convolutions]
+        kernels = kernels_of(self.convolutions, block_kernel)
         parts = images.split(frames_at_once(images, self.largest))
         return torch.cat([self.encode(part, kernels) for part in parts])
 
-    def encode(self, images: Tensor, kernels: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def encode(self, images: Tensor, kernels: Kernels) -> Tensor:
         """A few images through all stages: [N, C, H, W] -> [N, size]."""
         x = image_blocks(images).to(kernels[0][0].dtype).div_(255).sub_(0.5)  # [N, H/2, W/2, 4C]
-        for stage, (norm, (kernel, bias)) in enumerate(zip(self.norms, kernels, strict=True)):
+        for stage, (norm, (kernel, bias)) in enumerate(zip(rms_norms(self.norms), kernels, strict=True)):
             x = pixels_to_blocks(x) if stage else x
             x = pooled_normed_silu(convolve(x, kernel, bias), norm.scale, norm.eps)  # [N, H/2, W/2, channels]
         return x.flatten(1)
@@ -80,16 +96,19 @@ class ImageDecoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], depth: int, deter: int, stoch: int, units: int) -> None:
         super().__init__()
         check_shape(shape)
+        if depth * STAGES[-1] % BLOCKS:
+            raise ConfigError(f"cnn_depth: the image decoder of DreamerV3 needs an even one, and it is {depth}.")
         channels, height, width = shape
-        self.start = (height // SHRINK, width // SHRINK)
         stages = [*(depth * multiple for multiple in reversed(STAGES)), channels]
-        size = self.start[0] * self.start[1] * stages[0]
+        self.start = (height // SHRINK, width // SHRINK, stages[0])
+        """Height, width and channels of the smallest image."""
+        size = math.prod(self.start)
         self.from_deter = BlockLinear(deter, size, BLOCKS)
         self.from_stoch = normed_linear(stoch, 2 * units)
         self.stoch_norm = RMSNorm(2 * units)
         self.to_start = normed_linear(2 * units, size)
         self.norms = nn.ModuleList(RMSNorm(size) for size in stages[:-1])
-        self.convolutions = nn.ModuleList(convolution(*sizes) for sizes in pairwise(stages))
+        self.convolutions = nn.ModuleList(Convolution(*sizes) for sizes in pairwise(stages))
         self.largest = height * width * max(stages[-2:])
 
     def forward(self, deter: Tensor, stoch: Tensor) -> Tensor:
@@ -113,21 +132,21 @@ class ImageDecoder(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Type of the weights, in which losses are computed too."""
-        return self.convolutions[0].weight.dtype
+        return self.to_start.weight.dtype
 
     def first(self, deter: Tensor, stoch: Tensor) -> Tensor:
         """The smallest image, [B, h, w, channels]: one part from each half of the state."""
-        height, width = self.start
-        groups = self.from_deter(deter).view(-1, BLOCKS, height, width, self.norms[0].scale.numel() // BLOCKS)
+        height, width, channels = self.start
+        groups: Tensor = self.from_deter(deter).view(-1, BLOCKS, height, width, channels // BLOCKS)
         hidden = normed_silu(self.from_stoch(stoch), self.stoch_norm.scale, self.stoch_norm.eps)
-        parts = self.to_start(hidden).view(-1, height, width, self.norms[0].scale.numel())
-        return parts + groups.permute(0, 2, 3, 1, 4).flatten(3)
+        whole: Tensor = self.to_start(hidden).view(-1, *self.start)
+        return whole + groups.permute(0, 2, 3, 1, 4).flatten(3)
 
     def decode(self, x: Tensor) -> Iterator[Tensor]:
         """A few images at a time through all stages: [B, h, w, channels] -> logits in 2x2 blocks, [N, H/2, W/2, 4C]."""
-        kernels = [(upsampled_kernel(layer.weight), layer.bias.repeat(4)) for layer in self.convolutions]
+        kernels = kernels_of(self.convolutions, upsampled_kernel)
         for part in x.split(frames_at_once(x, self.largest)):
-            for stage, (norm, (kernel, bias)) in enumerate(zip(self.norms, kernels, strict=True)):
+            for stage, (norm, (kernel, bias)) in enumerate(zip(rms_norms(self.norms), kernels, strict=True)):
                 # Each block holds its four pixels one after the other, so that the norm may come before they part.
                 part = normed_silu(part, norm.scale, norm.eps)
                 part = convolve(blocks_to_pixels(part) if stage else part, kernel, bias)
@@ -150,12 +169,15 @@ def image_decoder(
     return StridedImageDecoder(shape, depth, deter, stoch, STRIDED_ACTIVATIONS[version])
 
 
-def convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    """The weights of a 5x5 convolution, initialised as DreamerV3's."""
-    layer = nn.Conv2d(inputs, outputs, KERNEL)
-    init_truncated_normal(layer.weight, inputs * KERNEL**2)
-    nn.init.zeros_(layer.bias)
-    return layer
+def kernels_of(convolutions: nn.ModuleList, form: Callable[[Tensor], Tensor]) -> Kernels:
+    """The weights in the form in which they are used; all four outputs of a block have the same bias."""
+    layers = cast("list[Convolution]", list(convolutions))
+    return [(form(layer.weight), layer.bias.repeat(BLOCK)) for layer in layers]
+
+
+def rms_norms(norms: nn.ModuleList) -> list[RMSNorm]:
+    """The norms, with their type."""
+    return cast("list[RMSNorm]", list(norms))
 
 
 def frames_at_once(x: Tensor, largest: int) -> int:

@@ -97,5 +97,6 @@ def check_strided_shape(shape: tuple[int, ...]) -> None:
 def keras_start(layer: Layer) -> Layer:
     """Glorot's uniform weights and zero biases, which both versions leave to Keras."""
     nn.init.xavier_uniform_(layer.weight)
+    assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer

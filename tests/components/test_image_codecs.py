@@ -1,6 +1,6 @@
 """DreamerV3's image codecs against their plain definition: values, gradients, sizes, and what is refused."""
 
-import itertools
+from itertools import pairwise
 
 import pytest
 import torch
@@ -31,8 +31,7 @@ def plain_encoder(encoder, images):
 
 
 def plain_decoder(decoder, deter, stoch):
-    height, width = decoder.start
-    channels = decoder.norms[0].scale.numel()
+    height, width, channels = decoder.start
     groups = [
         (part @ weight).view(-1, height, width, channels // 8)
         for part, weight in zip(deter.chunk(8, 1), decoder.from_deter.weight, strict=True)
@@ -108,7 +107,7 @@ def test_sizes_and_parameters_of_the_smallest_preset():
     decoder = ImageDecoder((3, 64, 64), depth=4, deter=512, stoch=128, units=64)
     assert encoder.size == 4 * 4 * 16
     channels = [3, 8, 12, 16, 16]
-    pairs = list(itertools.pairwise(channels))
+    pairs = list(pairwise(channels))
     assert count(encoder) == sum(25 * inputs * outputs + 2 * outputs for inputs, outputs in pairs)
     start = 512 // 8 * 256 + 256 + 128 * 128 + 2 * 128 + 128 * 256 + 256 + 16
     stages = [(16, 16), (16, 12), (12, 8)]
@@ -169,6 +168,11 @@ def test_other_sizes_are_refused(shape):
         ImageEncoder(shape, depth=4)
     with pytest.raises(ConfigError, match=r"multiples of 16.*resize_obs: \[64, 64\]"):
         ImageDecoder(shape, depth=4, deter=64, stoch=16, units=8)
+
+
+def test_an_odd_depth_is_refused():
+    with pytest.raises(ConfigError, match=r"cnn_depth.*even.*5"):
+        ImageDecoder((3, 64, 64), depth=5, deter=64, stoch=16, units=8)
 
 
 def test_each_version_has_its_codecs():

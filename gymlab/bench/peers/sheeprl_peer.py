@@ -54,18 +54,18 @@ def sequences(config: Any, job: dict[str, Any], generator: np.random.Generator) 
     model = config.algo.world_model
     actions = generator.integers(job["actions"], size=rows)
     flags = {name: np.zeros((*rows, 1), np.float32) for name in ("is_first", "terminated", "truncated")}
-    if job["image"]:
-        observation = {"image": generator.integers(256, size=(*rows, *job["observation"]), dtype=np.uint8)}
-    else:
-        observation = {"vector": generator.standard_normal((*rows, *job["observation"]), dtype=np.float32)}
-    arrays = {
-        **observation,
+    shape = (*rows, *job["observation"])
+    arrays: dict[str, np.ndarray] = {
         **flags,
         "actions": np.eye(job["actions"], dtype=np.float32)[actions],
         "rewards": generator.standard_normal((*rows, 1), dtype=np.float32),
         "deter": np.zeros((*rows, model.recurrent_model.recurrent_state_size), np.float16),
         "stoch": generator.integers(model.discrete_size, size=(*rows, model.stochastic_size)).astype(np.uint8),
     }
+    if job["image"]:
+        arrays["image"] = generator.integers(256, size=shape, dtype=np.uint8)
+    else:
+        arrays["vector"] = generator.standard_normal(shape, dtype=np.float32)
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -77,10 +77,8 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     torch.distributions.Distribution.set_default_validate_args(config.distribution.validate_args)
     fabric = hydra.utils.instantiate(config.fabric, callbacks=[], _convert_="all")
     fabric.seed_everything(job["seed"])
-    if job["image"]:
-        space = gymnasium.spaces.Box(0, 255, tuple(job["observation"]), np.uint8)
-    else:
-        space = gymnasium.spaces.Box(-np.inf, np.inf, tuple(job["observation"]), np.float32)
+    low, high, dtype = (0, 255, np.uint8) if job["image"] else (-np.inf, np.inf, np.float32)
+    space = gymnasium.spaces.Box(low, high, tuple(job["observation"]), dtype)
     spaces = gymnasium.spaces.Dict({"image" if job["image"] else "vector": space})
     actions = (job["actions"],)
     world_model, actor, critic, target_critic, _ = build_agent(fabric, actions, False, config, spaces)

@@ -1,0 +1,67 @@
+"""Updates of gymlab's DreamerV3, timed as sheeprl's are. Runs in worker processes."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gymlab
+from gymlab.engine.setup import Session, prepare
+
+EXPERIMENT = "CartPole-v1:dreamer_v3"
+PICTURES = {"obs_type": "rgb", "resize_obs": [64, 64]}
+"""Fields under which CartPole is seen, not told in four numbers."""
+
+
+def time_updates(job: dict[str, Any]) -> dict[str, Any]:
+    """Median seconds of an update after the warm-up, peak memory of the process, and how many numbers are learned."""
+    options = {
+        "size": job["size"],
+        "batch_size": job["batch_size"],
+        "batch_length": job["length"],
+        "horizon": job["horizon"],
+        "imag_last": None,
+        # An update for every step, as soon as there are sequences enough.
+        "train_ratio": job["batch_size"] * job["length"],
+        "replay_size": 20_000,
+        "torch_threads": job["threads"],
+        "seed": job["seed"],
+        **(PICTURES if job["image"] else {}),
+    }
+    session = prepare(gymlab.resolve(EXPERIMENT, **options).config)
+    updates: Iterator[float] = seconds_of_updates(session)
+    spent = [next(updates) for _ in range(job["warmup"] + job["updates"])]
+    session.close()
+    optimizers = session.workflow.optimizers.values()
+    learned = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
+    return {
+        "seconds": statistics.median(spent[job["warmup"] :]),
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "parameters": sum(parameter.numel() for parameter in learned),
+    }
+
+
+def seconds_of_updates(session: Session) -> Iterator[float]:
+    """Train as the orchestrator does, and give the time of every update, sampling and writing back left out."""
+    scheduler = session.scheduler
+    while (action := scheduler.next_action()) is not None:
+        assert action.phase.buffer is not None
+        hook, buffer = getattr(session.workflow, action.hook), session.buffers[action.phase.buffer]
+        if action.collects:
+            collected = hook(action.view)
+            buffer.add(collected.trajectory)
+            session.counters.env_steps += collected.env_steps
+            scheduler.advance(action, env_steps=collected.env_steps)
+        elif not buffer.ready():
+            scheduler.advance(action)
+        else:
+            batch = buffer.sample()
+            began = time.perf_counter()
+            updated = hook(batch, action.view)
+            yield time.perf_counter() - began
+            buffer.write_back(updated.write_back)
+            session.counters.updates += updated.updates
+            scheduler.advance(action, updates=updated.updates)

@@ -1,0 +1,91 @@
+"""The Dreamer comparison: goals from a worker that answers at once, sheeprl's environment, and gymlab's own updates."""
+
+import json
+
+import pytest
+
+from gymlab.bench import dreamer
+from gymlab.bench.dreamer_updates import time_updates
+from gymlab.bench.launch import WorkerFailure
+from gymlab.bench.plan import Plan
+from gymlab.errors import GymlabError
+
+FIGURES = {
+    ("gymlab", False): (0.3, 600e6, 637_381),
+    ("gymlab", True): (2.0, 1200e6, 685_940),
+    ("sheeprl", False): (0.9, 800e6, 637_381),
+    ("sheeprl", True): (3.0, 1000e6, 685_940),
+}
+
+
+def worker(job, timeout):
+    seconds, memory, parameters = FIGURES[job["library"], job["image"]]
+    return {"seconds": seconds * (1 + job["seed"]), "peak_bytes": memory, "parameters": parameters}
+
+
+def test_goals_are_taken_from_the_figures():
+    section = dreamer.measure(Plan(repeats=2, worker=worker), ["vector", "image"], threads=2, updates=5)
+    checks = {check.name: (pytest.approx(check.value), check.met) for check in section.checks}
+    assert checks == {
+        "vector: sheeprl / gymlab, seconds an update": (3.0, True),
+        "vector: gymlab / sheeprl, peak memory": (0.75, True),
+        "image: sheeprl / gymlab, seconds an update": (1.5, False),
+        "image: gymlab / sheeprl, peak memory": (1.2, False),
+    }
+    (table,) = section.tables
+    assert table.rows[0] == ["vector", "0.45", "1.35", "3.00x", "600", "800", "0.75x"]
+    assert "every state imagined on for 15, 2 thread(s)" in table.title
+    assert "vector: 637,381 and 637,381; image: 685,940 and 685,940" in table.note
+
+
+def test_a_library_that_fails_is_named():
+    def broken(job, timeout):
+        if job["library"] == "sheeprl":
+            raise WorkerFailure("dreamer with sheeprl: the process ended with code 1:\nModuleNotFoundError: sheeprl")
+        return worker(job, timeout)
+
+    section = dreamer.measure(Plan(repeats=1, worker=broken), ["vector"], threads=1, updates=1)
+    assert not any(check.met for check in section.checks)
+    assert "sheeprl failed: ModuleNotFoundError: sheeprl" in section.tables[0].note
+
+
+def test_each_library_runs_in_its_own_environment(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(dreamer, "run_worker", lambda job, timeout, command=None: started.append(command) or {})
+    run = dreamer.peer_worker(tmp_path / "bin" / "python")
+    for library in ("gymlab", "sheeprl"):
+        run(dreamer.update_job(library, dreamer.OBSERVATIONS["vector"], 1, 2, 3), 10.0)
+    own, (python, _, script, job) = started
+    assert own is None
+    assert python == str(tmp_path / "bin" / "python")
+    assert script.endswith("sheeprl_peer.py")
+    assert json.loads(job)["observation"] == [4]
+
+
+def test_the_environment_of_sheeprl_is_made_once(monkeypatch, tmp_path):
+    commands, said = [], []
+
+    def run(*command):
+        commands.append(command)
+        (tmp_path / "peer").mkdir(exist_ok=True)
+
+    monkeypatch.setattr(dreamer, "_run", run)
+    for _ in range(2):
+        python = dreamer.peer_python(tmp_path / "peer", said.append)
+    assert python == tmp_path / "peer" / "bin" / "python"
+    assert len(said) == 1
+    assert [command[2] for command in commands] == ["venv", "pip"]
+    assert f"sheeprl=={dreamer.PEER_VERSION}" in commands[1]
+
+
+def test_an_installation_that_fails_says_why():
+    with pytest.raises(GymlabError, match=r"(?s)could not be installed.*No module named no_such_module"):
+        dreamer._run(dreamer.sys.executable, "-m", "no_such_module")
+
+
+def test_updates_are_timed():
+    job = dreamer.update_job("gymlab", dreamer.OBSERVATIONS["vector"], threads=1, updates=2, seed=0)
+    answer = time_updates({**job, "size": "tiny", "batch_size": 2, "length": 4, "horizon": 2})
+    assert answer["seconds"] > 0
+    assert answer["peak_bytes"] > 1e8
+    assert answer["parameters"] > 10_000

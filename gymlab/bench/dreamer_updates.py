@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import resource
 import statistics
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import gymlab
+from gymlab.bench.parts import Seconds, clock
 from gymlab.engine.setup import Session, prepare
 
 EXPERIMENT = "CartPole-v1:dreamer_v3"
@@ -32,19 +32,20 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
         **(PICTURES if job["image"] else {}),
     }
     session = prepare(gymlab.resolve(EXPERIMENT, **options).config)
-    updates: Iterator[float] = seconds_of_updates(session)
-    spent = [next(updates) for _ in range(job["warmup"] + job["updates"])]
+    updates = seconds_of_updates(session)
+    spent = [next(updates) for _ in range(job["warmup"] + job["updates"])][job["warmup"] :]
     session.close()
     optimizers = session.workflow.optimizers.values()
     learned = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     return {
-        "seconds": statistics.median(spent[job["warmup"] :]),
+        "seconds": statistics.median(update.wall for update in spent),
+        "cpu_seconds": statistics.median(update.cpu for update in spent),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "parameters": sum(parameter.numel() for parameter in learned),
     }
 
 
-def seconds_of_updates(session: Session) -> Iterator[float]:
+def seconds_of_updates(session: Session) -> Iterator[Seconds]:
     """Train as the orchestrator does, and give the time of every update, sampling and writing back left out."""
     scheduler = session.scheduler
     while (action := scheduler.next_action()) is not None:
@@ -59,9 +60,10 @@ def seconds_of_updates(session: Session) -> Iterator[float]:
             scheduler.advance(action)
         else:
             batch = buffer.sample()
-            began = time.perf_counter()
+            began = clock()
             updated = hook(batch, action.view)
-            yield time.perf_counter() - began
+            ended = clock()
+            yield Seconds(ended.wall - began.wall, ended.cpu - began.cpu)
             buffer.write_back(updated.write_back)
             session.counters.updates += updated.updates
             scheduler.advance(action, updates=updated.updates)

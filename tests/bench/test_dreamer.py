@@ -20,7 +20,8 @@ FIGURES = {
 
 def worker(job, timeout):
     seconds, memory, parameters = FIGURES[job["library"], job["image"]]
-    return {"seconds": seconds * (1 + job["seed"]), "peak_bytes": memory, "parameters": parameters}
+    times = {"seconds": seconds * (1 + job["seed"]), "cpu_seconds": 2 * seconds}
+    return {**times, "peak_bytes": memory, "parameters": parameters}
 
 
 def test_goals_are_taken_from_the_figures():
@@ -32,6 +33,7 @@ def test_goals_are_taken_from_the_figures():
         "image: sheeprl / gymlab, seconds an update": (1.5, False),
         "image: gymlab / sheeprl, peak memory": (1.2, False),
     }
+    assert section.data["image"]["sheeprl"]["cpu_seconds"] == 6.0
     (table,) = section.tables
     assert table.rows[0] == ["vector", "0.45", "1.35", "3.00x", "600", "800", "0.75x"]
     assert "every state imagined on for 15, 2 thread(s)" in table.title
@@ -87,5 +89,6 @@ def test_updates_are_timed():
     job = dreamer.update_job("gymlab", dreamer.OBSERVATIONS["vector"], threads=1, updates=2, seed=0)
     answer = time_updates({**job, "size": "tiny", "batch_size": 2, "length": 4, "horizon": 2})
     assert answer["seconds"] > 0
+    assert answer["cpu_seconds"] > 0
     assert answer["peak_bytes"] > 1e8
     assert answer["parameters"] > 10_000

@@ -89,15 +89,17 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     moments = Moments(settings.decay, settings.max, settings.percentile.low, settings.percentile.high)
     aggregator = hydra.utils.instantiate(config.metric.aggregator, _convert_="all")
     generator = np.random.default_rng(job["seed"])
-    spent = []
+    wall, cpu = [], []
     for _ in range(job["warmup"] + job["updates"]):
         batch = sequences(config, job, generator)
-        started = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         train(fabric, config, world_model, actor, critic, target_critic, optimizer, moments, batch, aggregator, actions)
         update_target_critic(critic, target_critic, config.algo.critic.tau)
-        spent.append(time.perf_counter() - started)
+        wall.append(time.perf_counter() - began[0])
+        cpu.append(time.process_time() - began[1])
     return {
-        "seconds": statistics.median(spent[job["warmup"] :]),
+        "seconds": statistics.median(wall[job["warmup"] :]),
+        "cpu_seconds": statistics.median(cpu[job["warmup"] :]),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "parameters": sum(parameter.numel() for parameter in learned),
     }

@@ -506,9 +506,7 @@ class Dreamer(Workflow):
             "actor": self.actor,
             "critic": self.critic,
         }
-        counts = {name: count_parameters(module) for name, module in parts.items()}
-        described: dict[str, Any] = {"parameters": sum(counts.values())}
-        described |= {f"parameters_{name}": count for name, count in counts.items()}
+        described: dict[str, Any] = {f"parameters/{name}": count_parameters(part) for name, part in parts.items()}
         rows = config.batch_size * config.batch_length
         described |= {
             "batch": f"{config.batch_size} x {config.batch_length} steps",

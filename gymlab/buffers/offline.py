@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ ROOT = "MINARI_DATASETS_PATH"
 """Names the folder of datasets where it is not `~/.minari/datasets`."""
 METADATA_LIMIT_BYTES = 16 << 20
 
+SINGLE = "observation"
+"""Key of an observation that is one array."""
+Split = Callable[[np.ndarray], dict[str, np.ndarray]]
+"""Observations [n, ...] to the parts that a replay stores, by key."""
 EncodeAction = Callable[[np.ndarray], np.ndarray]
 """Actions [n, ...] as the environment takes them to the float vectors [n, A] that are stored."""
 
@@ -106,11 +110,20 @@ class OfflineDataset:
             raise GymlabError(f"Episode {number} of {self.directory} is damaged: it goes on after it has ended.")
         return OfflineEpisode(observations, raw["actions"], rewards, bool(terminations[-1:].any()))
 
-    def fill(self, replay: SequenceReplay, encode_action: EncodeAction) -> int:
-        """Add all episodes to a replay, each to the stream that has the fewest records so far; how many records they are."""
+    def fill(self, replay: SequenceReplay, encode_action: EncodeAction, split: Split | None = None) -> int:
+        """Add all episodes to a replay, each to the stream that has the fewest records so far; how many records they are.
+
+        `split` takes a single observation apart into what the replay stores of it.
+        """
         written = [0] * replay.num_envs
         for episode in self:
             env = written.index(min(written))
+            if split is not None:
+                if set(episode.observations) != {SINGLE}:
+                    raise GymlabError(
+                        f"Observations of the dataset are nested ({', '.join(episode.observations)}); one array is expected here."
+                    )
+                episode = replace(episode, observations=split(episode.observations[SINGLE]))
             records = episode.records(encode_action, env)
             replay.add([records])
             written[env] += len(records.env)
@@ -118,7 +131,9 @@ class OfflineDataset:
 
 
 def open_dataset(dataset_id: str, root: Path | None = None) -> OfflineDataset:
-    """The dataset of that id below a folder of datasets, Minari's own unless one is given."""
+    """The dataset of that id below a folder of datasets, Minari's own unless one is given; or the one in the directory named."""
+    if root is None and (Path(dataset_id) / "data" / "metadata.json").is_file():
+        return OfflineDataset(Path(dataset_id))
     folder = root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")
     directory = folder / dataset_id
     inside = directory.resolve().is_relative_to(folder.resolve())

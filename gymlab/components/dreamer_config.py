@@ -236,6 +236,8 @@ class DreamerConfig(Config):
     """Environment steps with random actions before training."""
     pretrain_updates: Annotated[int, Field(ge=0)] = 0
     """Updates of the world model alone between the random steps and training."""
+    dataset: str | None = None
+    """Minari dataset, by id or directory, that the replay begins with: what `gymlab record` wrote, or another's; none: nothing."""
     replay_size: Whole = 1_000_000
     """Steps that are kept, over all environments."""
     replay_on_disk: bool = False

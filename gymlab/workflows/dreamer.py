@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.buffers.offline import open_dataset
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
@@ -133,6 +134,8 @@ class Dreamer(Workflow):
             held_out=config.held_out,
             on_disk=config.replay_on_disk,
         )
+        if config.dataset is not None:
+            open_dataset(config.dataset).fill(self.replay, self.actions.from_environment, self.parts.split)
         self.collector = SequenceCollector(
             environment,
             self.parts.split,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import gymlab
+from gymlab.cli.main import main
 from gymlab.engine.agent import load
 from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import PhaseView, Recording, WorldModel
@@ -318,3 +319,24 @@ def test_memory_is_used(tmp_path) -> None:
         "Recall-v0", algo="dreamer", runs_dir=tmp_path, max_env_steps=1600, eval_freq_epochs=None, seed=0, **fields
     )
     assert run.record["result"]["mean"] >= 0.9
+
+
+def test_a_model_is_learned_from_a_recorded_dataset_alone(tmp_path) -> None:
+    pytest.importorskip("minari")
+    gymlab.train(
+        "CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", max_env_steps=256, quiet=True, video=False, eval_episodes=1
+    )
+    assert (
+        main(["record", "one", "--runs-dir", str(tmp_path), "--episodes", "12", "--out", str(tmp_path / "demos")]) == 0
+    )
+    (metadata,) = (tmp_path / "demos").glob("**/data/metadata.json")
+    fields = {"dataset": str(metadata.parents[1]), "prefill_steps": 0, "pretrain_updates": 6, "n_envs": 2}
+    made = session(**fields)
+    assert len(made.buffers["replay"]) > 100
+    batch = made.buffers["replay"].sample()
+    # Every action of CartPole is one of two, but for the last record of an episode, which has none.
+    np.testing.assert_array_equal(batch.values["action"].sum(-1), ~batch.values["is_last"])
+    run = gymlab.train(
+        "CartPole-v1", algo="dreamer", runs_dir=tmp_path, max_env_steps=16, eval_freq_epochs=None, **{**TINY, **fields}
+    )
+    assert run.record["counters"]["updates"] >= 6

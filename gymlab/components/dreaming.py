@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from gymlab.components.rssm import State
 
 HORIZONS = (1, 5, 15)
 """Steps into the dream at which its error is reported."""
+HELD_OUT_ROWS = 32
+"""Sequences by which a model is judged."""
 MOST_LINES = 6
 """Dimensions of a vector that a picture shows."""
 MOST_PICTURES = 12
@@ -79,14 +80,19 @@ class HeldOut:
                 yield key, truth, reconstruction, dream
 
 
-@contextmanager
-def frozen(module: nn.Module) -> Iterator[None]:
-    """Gradients go through the module and not into it."""
-    module.requires_grad_(False)
-    try:
-        yield
-    finally:
-        module.requires_grad_(True)
+class Passing:
+    """While it is entered, gradients go through these modules and not into them."""
+
+    def __init__(self, *modules: nn.Module) -> None:
+        self.parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+
+    def __enter__(self) -> None:
+        for parameter in self.parameters:
+            parameter.requires_grad_(False)
+
+    def __exit__(self, *reason: object) -> None:
+        for parameter in self.parameters:
+            parameter.requires_grad_(True)
 
 
 def time_first(values: Mapping[str, np.ndarray], context: int, device: torch.device) -> dict[str, Tensor]:

@@ -36,12 +36,13 @@ from gymlab.components.actors import Choices, action_distribution
 from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.dreamer_networks import ScalarHead, WorldModel, make_actor, make_optimizers
 from gymlab.components.dreaming import (
+    HELD_OUT_ROWS,
     Dreamt,
     HeldOut,
+    Passing,
     calibration,
     draw_dream,
     dream_of,
-    frozen,
     hold_out,
     side_by_side,
     time_first,
@@ -62,9 +63,6 @@ from gymlab.engine.workflow import (
     register_workflow,
 )
 from gymlab.errors import ConfigError, NonFiniteError
-
-HELD_OUT_ROWS = 32
-"""Sequences by which the model is judged."""
 
 
 @register_workflow("dreamer")
@@ -365,12 +363,13 @@ class Dreamer(Workflow):
         """
         model, count, device = self.model, len(state.deter), state.deter.device
         has_slow, slow_target = self.config.slow_critic != "none", self.config.slow_critic == "target"
+        passing = Passing(model, self.critic) if self.through_model else torch.no_grad()
         seen: list[tuple[Tensor, ...]] = []
         chosen: list[tuple[Tensor, Tensor]] = []
         for t in range(self.config.horizon + 1):
             features = state.features
             hidden = self.critic.trunk(features.detach()).float()
-            with torch.set_grad_enabled(self.through_model), frozen(model), frozen(self.critic):
+            with passing:
                 reward, discount = model.reward.mean(features).float(), model.continues(features).float()
                 value = reward
                 if self.through_model:
@@ -381,7 +380,7 @@ class Dreamer(Workflow):
             if t == self.config.horizon:
                 break
             parameters = self.actor(features.detach()).float()
-            with torch.set_grad_enabled(self.through_model), frozen(model):
+            with passing:
                 action = self.actions.sample(parameters, self.actions.noise(count).to(device))
                 state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
             chosen.append((parameters, action.detach()))

@@ -11,7 +11,8 @@ EXAMPLES = """  gymlab bench ppo                              against every peer
   gymlab bench ppo --markdown docs/benchmarks.md
   gymlab bench envs                             vector environments alone
   gymlab bench collect --section workers        slow environments: workers, and halves by turns
-  gymlab bench loader                           minibatches out of the buffer alone"""
+  gymlab bench loader                           minibatches out of the buffer alone
+  gymlab bench dreamer --threads 2              an update of DreamerV3 beside sheeprl's"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,9 +25,9 @@ from gymlab.components.image_kernels import (
     blocks_to_pixels,
     convolve,
     image_blocks,
+    largest_of_blocks,
     normed_silu,
     pixels_to_blocks,
-    pooled_normed_silu,
     sigmoid_squared_error,
     upsampled_kernel,
 )
@@ -86,7 +86,8 @@ class ImageEncoder(nn.Module):
         x = image_blocks(images).to(kernels[0][0].dtype).div_(255).sub_(0.5)  # [N, H/2, W/2, 4C]
         for stage, (norm, (kernel, bias)) in enumerate(zip(rms_norms(self.norms), kernels, strict=True)):
             x = pixels_to_blocks(x) if stage else x
-            x = pooled_normed_silu(convolve(x, kernel, bias), norm.scale, norm.eps)  # [N, H/2, W/2, channels]
+            x = largest_of_blocks(convolve(x, kernel, bias))  # [N, H/2, W/2, channels]
+            x = normed_silu(x, norm.scale, norm.eps)
         return x.flatten(1)
 
 

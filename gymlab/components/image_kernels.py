@@ -3,8 +3,8 @@
 A 5x5 convolution with few channels leaves most of a processor's lanes idle. Taken for 2x2 blocks of its outputs at once,
 it reads a 6x6 window, which is 3x3 blocks of 2x2 pixels:
 
-    encoder: 5x5, then the largest of each 2x2 block    = 3x3 over blocks of pixels, then the largest of 4 outputs
-    decoder: each pixel to a 2x2 block, then 5x5        = 3x3 over pixels (the four of a block are equal), 4 outputs
+    encoder: 5x5, then the largest of each 2x2 block  = 3x3 over blocks of pixels, then the largest of 4 outputs
+    decoder: each pixel to a 2x2 block, then 5x5      = 3x3 over pixels (the four of a block are equal), 4 outputs
 
 Both are the same function of the same 5x5 weights. Inside, images lie with their channels last, [N, height, width, C].
 """
@@ -92,11 +92,13 @@ def normed_silu(x: Tensor, scale: Tensor, eps: float) -> Tensor:
     return value.view(x.shape)
 
 
-def pooled_normed_silu(x: Tensor, scale: Tensor, eps: float) -> Tensor:
-    """`normed_silu` of the largest of the four outputs of each block: [..., 4C] -> [..., C]."""
-    with torch.autocast(x.device.type, enabled=False):
-        value: Tensor = _PooledNormedSiLU.apply(x.to(scale.dtype).reshape(-1, BLOCK * scale.numel()), scale, eps)
-    return value.view(*x.shape[:-1], scale.numel())
+def largest_of_blocks(x: Tensor) -> Tensor:
+    """The largest of the four outputs of each block: [N, H, W, 4C] -> [N, H, W, C]."""
+    frames, height, width, channels = x.shape
+    # As an image with a block for a row, this is a case for the pooling that runs along the channels.
+    rows = x.reshape(frames, height * width, BLOCK, channels // BLOCK).permute(0, 3, 1, 2)
+    pooled = functional.max_pool2d(rows, (1, BLOCK)).permute(0, 2, 3, 1)
+    return pooled.reshape(frames, height, width, channels // BLOCK)
 
 
 def sigmoid_squared_error(logits: Tensor, target: Tensor) -> Tensor:
@@ -117,33 +119,6 @@ class _NormedSiLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         return (*_backward(gradients[0], *ctx.saved_tensors), None)
-
-
-class _PooledNormedSiLU(torch.autograd.Function):
-    """Beside the largest outputs it keeps the differences whose signs say which they were."""
-
-    @staticmethod
-    def forward(ctx: Any, blocks: Tensor, scale: Tensor, eps: float) -> Tensor:
-        size = scale.numel()
-        top, bottom = blocks.split(2 * size, dim=1)
-        columns = torch.maximum(top, bottom)  # [M, 2C]
-        left, right = columns.split(size, dim=1)
-        largest = torch.maximum(left, right)  # [M, C]
-        value, inverse = _forward(largest, scale, eps)
-        ctx.save_for_backward(largest, inverse, scale, top - bottom, left - right)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        *saved, down, across = ctx.saved_tensors
-        gradient, d_scale = _backward(gradients[0], *saved)
-        return _spread(_spread(gradient, across), down), d_scale, None
-
-
-def _spread(gradient: Tensor, difference: Tensor) -> Tensor:
-    """The gradient of maximum(a, b) with respect to [a, b] side by side, given a - b. Where they are equal, b has it."""
-    first = torch.ops.aten.threshold_backward(gradient, difference, 0)
-    return torch.cat([first, gradient - first], dim=1)
 
 
 def _forward(x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:

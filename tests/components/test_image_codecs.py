@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from gymlab.components import image_codecs
 from gymlab.components.image_codecs import ImageDecoder, ImageEncoder, image_decoder, image_encoder
-from gymlab.components.image_kernels import normed_silu, pooled_normed_silu, sigmoid_squared_error
+from gymlab.components.image_kernels import largest_of_blocks, normed_silu, sigmoid_squared_error
 from gymlab.components.strided_codecs import StridedImageDecoder, StridedImageEncoder
 from gymlab.errors import ConfigError
 
@@ -128,14 +128,10 @@ def test_weights_start_at_the_deviation_of_their_fan_in():
 
 def test_equal_pixels_share_one_gradient():
     """In a flat image all four of a block are largest; the block's gradient must not be counted four times."""
-    scale = torch.ones(2, dtype=torch.double)
-    blocks = torch.full((3, 8), 0.7, dtype=torch.double, requires_grad=True)
-    pooled = pooled_normed_silu(blocks, scale, 1e-4)
-    weights = torch.tensor([[1.0, -2.0]], dtype=torch.double)
-    (pooled * weights).sum().backward()
-    one = torch.full((3, 2), 0.7, dtype=torch.double, requires_grad=True)
-    (normed_silu(one, scale, 1e-4) * weights).sum().backward()
-    torch.testing.assert_close(blocks.grad.view(3, 4, 2).sum(1), one.grad)
+    blocks = torch.full((1, 3, 1, 8), 0.7, requires_grad=True)
+    weights = torch.tensor([1.0, -2.0])
+    (largest_of_blocks(blocks) * weights).sum().backward()
+    torch.testing.assert_close(blocks.grad.view(3, 4, 2).sum(1), weights.expand(3, 2))
 
 
 def test_gradients_of_the_fused_parts():
@@ -146,7 +142,6 @@ def test_gradients_of_the_fused_parts():
     logits = torch.randn(5, 4, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, scale: normed_silu(x, scale, 1e-4), (x, scale))
     assert torch.autograd.gradcheck(lambda x, scale: normed_silu(x, scale, 1e-4), (x[:3], scale))
-    assert torch.autograd.gradcheck(lambda x, scale: pooled_normed_silu(x, scale, 1e-4), (x, scale))
     assert torch.autograd.gradcheck(lambda logits: sigmoid_squared_error(logits, target), (logits,))
 
 

@@ -257,6 +257,13 @@ class DreamerConfig(Config):
     _shares = field_validator("gamma", "lam")(share)
     _not_negative = field_validator("ent_coef", "model_lr", "critic_lr", "actor_lr")(not_negative)
 
+    @field_validator("normalize_obs", "normalize_reward")
+    @classmethod
+    def _scaled_here(cls, value: Any) -> Any:
+        if value not in ("off", False):
+            raise ValueError("dreamer scales observations and returns itself; leave it out")
+        return value
+
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is not given comes from the version, and from the size."""

@@ -83,8 +83,6 @@ class Dreamer(Workflow):
         context, config = self.context, self.config
         if context.fabric is not None and context.fabric.world_size > 1:
             raise ConfigError("devices: dreamer trains in one process. Set devices: 1.")
-        if config.normalize_obs != "off" or config.normalize_reward:
-            raise ConfigError("normalize_obs, normalize_reward: dreamer scales both itself. Set off and false.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.actions = action_distribution(context.action_space, config.continuous_actor, config.actor_unimix)
         self.through_model = config.actor_gradient == "dynamics" or (

@@ -272,6 +272,8 @@ def test_the_updates_of_a_run_are_those_of_its_ratio(tmp_path) -> None:
 
 
 def test_unknown_versions_and_spaces_are_refused() -> None:
+    with pytest.raises(ConfigError, match="scales observations and returns itself"):
+        gymlab.resolve("CartPole-v1", algo="dreamer", normalize_obs="rolling")
     with pytest.raises(ConfigError, match="version"):
         gymlab.resolve("CartPole-v1", algo="dreamer", version="v4")
 

@@ -53,7 +53,7 @@ def test_which_workflows_have_a_world_model(inspector):
     assert not issubclass(find_workflow("ppo"), WorldModel)
     found = told(inspector, "/api/runs/vectors/world_model")
     assert found["has_world_model"]
-    assert found["able"] == ["linear_world"]
+    assert found["able"] == ["dreamer", "linear_world"]
 
 
 def test_a_dream_is_what_the_workflow_imagines(inspector, dreamers):

@@ -97,7 +97,8 @@ class Choices(ActionDistribution):
     def masked(self, parameters: Tensor, action_mask: np.ndarray) -> tuple[Choices, Tensor]:
         """A distribution and its parameters, in which forbidden choices (False) have a probability of exactly 0."""
         logits = torch.cat(self._log_probabilities(parameters), -1)
-        return Choices(self.space), logits.masked_fill(~torch.from_numpy(action_mask), MASKED_LOGIT)
+        forbidden = torch.from_numpy(~action_mask).to(logits.device)
+        return Choices(self.space), logits.masked_fill(forbidden, MASKED_LOGIT)
 
     def noise(self, *shape: int) -> Tensor:
         """Exponential numbers: the largest p / noise is a sample of p."""

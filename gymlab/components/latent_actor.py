@@ -66,7 +66,7 @@ class LatentActor:
         if mask is not None:
             if not isinstance(actions, Choices):
                 raise ConfigError("The environment gives an action mask, and continuous actions cannot be masked.")
-            actions, parameters = actions.masked(parameters.cpu(), mask)
+            actions, parameters = actions.masked(parameters, mask)
         if generator is None:
             return actions.mode(parameters), parameters
         noise = actions.noise_from(generator, len(parameters)).to(parameters.device)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from gymnasium import Space, spaces
 
 from gymlab.components.observation import ObservationEncoder
+from gymlab.envs.spaces import leaves
 
 VECTOR = "vector"
 """Key of everything observed that is no image."""
@@ -47,12 +48,13 @@ class ObservationParts:
 
     def _take_apart(self, nested: Space) -> None:
         start = 0
-        for name, leaf in _leaves(nested):
+        for path, leaf in leaves(nested):
+            name = ".".join(map(str, path))
             place = slice(start, start := start + spaces.flatdim(leaf))
             if isinstance(leaf, spaces.Box) and leaf.dtype == np.uint8 and len(leaf.shape) == 3:
                 last = leaf.shape[-1] in COLOURS and leaf.shape[0] not in COLOURS
                 height, width, channels = leaf.shape if last else (*leaf.shape[1:], leaf.shape[0])
-                self.images[name or IMAGE] = Leaf(place, (channels, height, width), last)
+                self.images[name] = Leaf(place, (channels, height, width), last)
             else:
                 self.rest.append(place)
 
@@ -98,13 +100,3 @@ class ObservationParts:
         for place in self.rest:
             flat[:, place] = parts[VECTOR][:, start : (start := start + place.stop - place.start)]
         return flat
-
-
-def _leaves(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
-    """Names and spaces that are neither dicts nor tuples, in the order in which they are flattened."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, child in inner:
-            yield from _leaves(child, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, space

@@ -22,7 +22,7 @@ class Flattener:
     def __init__(self, space: spaces.Space) -> None:
         self.is_identity = not isinstance(space, spaces.Dict | spaces.Tuple)
         self.space = _vector_space(space) if isinstance(space, spaces.Dict | spaces.Tuple) else space
-        self._leaves = _leaves(space)
+        self._leaves = leaves(space)
 
     def __call__(self, observation: Any) -> np.ndarray:
         """The observation as one array."""
@@ -67,7 +67,7 @@ def stored_space(space: spaces.Space) -> spaces.Space:
 
 def _vector_space(space: spaces.Space) -> spaces.Box:
     lows, highs = [], []
-    for _, leaf in _leaves(space):
+    for _, leaf in leaves(space):
         if isinstance(leaf, spaces.Box):
             lows.append(leaf.low.ravel().astype(np.float32))
             highs.append(leaf.high.ravel().astype(np.float32))
@@ -77,7 +77,8 @@ def _vector_space(space: spaces.Space) -> spaces.Box:
     return spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float32)
 
 
-def _leaves(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], spaces.Space]]:
+def leaves(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], spaces.Space]]:
+    """Paths and spaces that are neither dicts nor tuples, in the order in which they are flattened."""
     if isinstance(space, spaces.Dict):
         parts: Any = space.spaces.items()
     elif isinstance(space, spaces.Tuple):
@@ -86,7 +87,7 @@ def _leaves(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple
         return [(path, space)]
     else:
         raise _unsupported(space)
-    return [leaf for key, part in parts for leaf in _leaves(part, (*path, key))]
+    return [leaf for key, part in parts for leaf in leaves(part, (*path, key))]
 
 
 def _width(leaf: spaces.Space) -> int:

@@ -119,19 +119,17 @@ class Dreamer(Workflow):
             latents["latent/deter"] = Field((config.deter,), np.dtype(np.float16))
             latents["latent/stoch"] = Field(packed.shape, packed.dtype)
         fields = record_fields(self.parts.shapes, self.actions.size)
-        self.replay = SequenceReplay(
-            fields,
-            environment.num_envs,
-            self.generators["replay"],
-            capacity=config.replay_size,
-            batch_size=config.batch_size,
-            length=config.batch_length,
-            context=config.replay_context,
-            latents=latents,
-            online=config.online_queue,
-            held_out=config.held_out,
-            on_disk=config.replay_on_disk,
-        )
+        options: dict[str, Any] = {
+            "capacity": config.replay_size,
+            "batch_size": config.batch_size,
+            "length": config.batch_length,
+        }
+        options |= {"context": config.replay_context, "latents": latents, "online": config.online_queue}
+        options |= {"held_out": config.held_out, "on_disk": config.replay_on_disk}
+        # What an experiment sets under `buffers` wins: chunk, least, prefetch and what has a field here too.
+        named = context.buffers.get("replay", partial(SequenceReplay))
+        make, options = named.func, {**options, **named.keywords}
+        self.replay = make(fields, environment.num_envs, self.generators["replay"], **options)
         if config.dataset is not None:
             open_dataset(config.dataset).fill(self.replay, self.actions.from_environment, self.parts.split)
         self.collector = SequenceCollector(
@@ -417,10 +415,10 @@ class Dreamer(Workflow):
         norms = {}
         for name, optimizer in self.optimizers.items():
             parameters = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
-            limit = config.max_grad_norm if config.max_grad_norm and config.optimizer == "adam" else float("inf")
-            norms[f"opt/grads/norm/{name}"] = (
-                nn.utils.clip_grad_norm_(parameters, limit) if parameters else total.new_zeros(())
-            )
+            norm = nn.utils.get_total_norm([p.grad for p in parameters])
+            if config.max_grad_norm and config.optimizer == "adam":
+                nn.utils.clip_grads_with_norm_(parameters, config.max_grad_norm, norm)
+            norms[f"opt/grads/norm/{name}"] = norm
             optimizer.param_groups[0]["lr"] = rates[name]
             optimizer.step()
         return norms

@@ -257,6 +257,12 @@ def test_dreams_beside_the_truth() -> None:
     assert not np.array_equal(again.reconstruction[1:], dream.reconstruction[1:])
 
 
+def test_a_buffer_of_the_experiment_sets_the_replays_options() -> None:
+    named = {"_target_": "sequence_replay", "_partial_": True, "least": 7, "capacity": 640}
+    replay = session(buffers={"replay": named}).buffers["replay"]
+    assert (replay.least, replay.capacity_per_env, replay.batch_size) == (7, 320, 4)
+
+
 def test_phases_follow_the_train_ratio() -> None:
     made = session(train_ratio=8, prefill_steps=64, pretrain_updates=5)
     names = [phase.name for phase in made.scheduler.phases]

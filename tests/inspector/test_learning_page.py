@@ -200,17 +200,15 @@ def training(tmp_path):
 
 def test_a_run_is_watched_and_changed_while_it_trains(start_server, page, training, wait_until):
     server = start_server(training.parent)
-    requests = []
-    page.on("request", lambda request: requests.append(request.url))
     page.goto(server.url)
     page.locator('tr[data-run="live"] .pill.running').wait_for()
     page.get_by_role("button", name="live", exact=True).click()
     page.get_by_label("New value of policy_lr").wait_for(timeout=40_000)
     label = f"document.querySelector('[data-metric=\"{RETURN}\"] .plot').getAttribute('aria-label')"
     chart(page, RETURN).wait_for()
+    page.wait_for_event("requestfinished", lambda request: "since=" in request.url)
     before = page.evaluate(label)
     wait_until(page, f"{label} !== {json.dumps(before)}")
-    assert any("since=" in url for url in requests)
 
     page.get_by_label("New value of policy_lr").fill("-1")
     page.get_by_role("button", name="Change", exact=True).click()

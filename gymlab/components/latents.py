@@ -108,18 +108,22 @@ class CategoricalLatent(Latent):
         """One-hots; gradients go straight through to the probabilities."""
         p = self.probabilities(parameters)
         with torch.no_grad():
-            one_hot = torch.zeros_like(p)
             if noise is None:
-                one_hot.scatter_(-2, p.argmax(-2, keepdim=True), 1.0)
+                one_hot = torch.zeros_like(p).scatter_(-2, p.argmax(-2, keepdim=True), 1.0)
             else:
                 # The class in whose share of [0, 1) the number falls; the last one has all that rounding leaves over.
-                passed = (noise >= p[..., :-1, :].cumsum(-2)).to(p.dtype)
-                one_hot[..., 0, :] = 1.0
-                one_hot[..., 1:, :] = passed
-                one_hot[..., :-1, :] -= passed
+                passed = p.new_empty(*p.shape[:-2], self.classes + 1, self.groups)
+                passed[..., 0, :], passed[..., -1, :] = 1, 0
+                torch.ge(noise, p[..., :-1, :].cumsum(-2), out=passed[..., 1:-1, :])
+                one_hot = passed[..., :-1, :] - passed[..., 1:, :]
         if p.requires_grad:
             one_hot = StraightThrough.apply(p, one_hot)
         return one_hot.flatten(-2)
+
+    def straight_through(self, softmax: Tensor, gradient: Tensor) -> Tensor:
+        """From the gradient of a sample [..., S] to that of parameters [..., P] whose softmax is [..., classes, groups]."""
+        gradient = gradient.unflatten(-1, (self.classes, self.groups)) * (1 - self.unimix)
+        return torch._softmax_backward_data(gradient, softmax, -2, softmax.dtype).flatten(-2)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
         """Sum over groups and classes of p (log p - log q)."""

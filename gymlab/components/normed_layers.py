@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from gymlab.errors import ConfigError
 
 TRUNCATION_GAIN = 1.1368
 """A normal cut at two standard deviations keeps 0.8796 of its spread; this puts it back to one."""
+NORM_EPS = 1e-4
 
 
 @torch.no_grad()
@@ -35,7 +37,7 @@ def normed_linear(in_features: int, out_features: int, scale: float = 1.0) -> nn
 class RMSNorm(nn.Module):
     """Divides the last dimension by its root mean square, then multiplies by a learned scale."""
 
-    def __init__(self, size: int, eps: float = 1e-4) -> None:
+    def __init__(self, size: int, eps: float = NORM_EPS) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(size))
         self.eps = eps
@@ -51,7 +53,7 @@ class _NormSiLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:
         """The value; only `x` and the inverse of its size are kept."""
-        inverse = _inverse_rms(x, eps, dims)
+        inverse = inverse_rms(x, eps, dims)
         ctx.save_for_backward(x, scale, inverse)
         ctx.dims = dims
         return functional.silu(x.mul(inverse).mul_(scale), inplace=True)
@@ -69,7 +71,7 @@ class _NormSiLU(torch.autograd.Function):
         return gradient.addcmul_(normal, shared, value=-1).mul_(inverse), d_scale, None, None
 
 
-def _inverse_rms(x: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:
+def inverse_rms(x: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:
     """1 / sqrt(mean x^2 + eps), dimensions kept."""
     count = math.prod(x.shape[dim] for dim in dims)
     square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
@@ -84,7 +86,7 @@ class NormSiLU(nn.Module):
     With `blocks` the features of a row are spread over the first dimension too: [blocks, N, size / blocks].
     """
 
-    def __init__(self, size: int, blocks: int | None = None, eps: float = 1e-4) -> None:
+    def __init__(self, size: int, blocks: int | None = None, eps: float = NORM_EPS) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(size) if blocks is None else torch.ones(blocks, 1, size // blocks))
         self.dims = (-1,) if blocks is None else (-3, -1)
@@ -95,8 +97,20 @@ class NormSiLU(nn.Module):
         if torch.is_grad_enabled() and (x.requires_grad or self.scale.requires_grad):
             value: Tensor = _NormSiLU.apply(x, self.scale, self.eps, self.dims)
             return value
-        inverse = _inverse_rms(x, self.eps, self.dims)
+        inverse = inverse_rms(x, self.eps, self.dims)
         return functional.silu(x.mul(inverse).mul_(self.scale), inplace=True)
+
+
+class NormedLayer(nn.Sequential):
+    """A linear layer with its norm and SiLU."""
+
+    linear: nn.Linear
+    norm: NormSiLU
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__(
+            OrderedDict(linear=normed_linear(in_features, out_features), norm=NormSiLU(out_features)),
+        )
 
 
 class BlockLinear(nn.Module):

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gymlab.components.latents import Latent
-from gymlab.components.normed_layers import NormSiLU, init_truncated_normal, normed_linear
+from gymlab.components.block_rssm import ObservedSequence, Weights
+from gymlab.components.latents import CategoricalLatent, Latent
+from gymlab.components.normed_layers import NORM_EPS, NormedLayer, NormSiLU, init_truncated_normal, normed_linear
 from gymlab.errors import ConfigError
 
 
@@ -78,9 +79,9 @@ class BlockGRU(Cell):
         if deter % blocks:
             raise ConfigError(f"deter: {deter} cannot be cut into {blocks} blocks. Set a multiple of blocks.")
         self.deter, self.hidden, self.blocks = deter, hidden, blocks
-        self.from_deter = nn.Sequential(normed_linear(deter, hidden), NormSiLU(hidden))
-        self.from_stoch = nn.Sequential(normed_linear(stoch, hidden), NormSiLU(hidden))
-        self.from_action = nn.Sequential(normed_linear(action, hidden), NormSiLU(hidden))
+        self.from_deter = NormedLayer(deter, hidden)
+        self.from_stoch = NormedLayer(stoch, hidden)
+        self.from_action = NormedLayer(action, hidden)
         # One matrix in the authors' program: each block takes its part of the memory and all of the three inputs.
         fan_in, width = deter + 3 * hidden * blocks, deter // blocks
         self.mix_deter, self.mix_inputs, self.gates = (
@@ -161,7 +162,8 @@ class RSSM(nn.Module):
         self.posterior_deter = nn.Parameter(joint.weight.detach()[:, : cell.deter].t().contiguous())
         self.posterior_embedding = nn.Parameter(joint.weight.detach()[:, cell.deter :].contiguous())
         self.posterior_bias = nn.Parameter(joint.bias.detach())
-        self.posterior_out = nn.Sequential(*_after(hidden, normed), _linear(hidden, latent.parameter_size, normed))
+        self.posterior_norm = _after(hidden, normed)
+        self.posterior_out = _linear(hidden, latent.parameter_size, normed)
 
     def initial(self, batch: int, device: torch.device | None = None) -> State:
         """All zeros."""
@@ -172,9 +174,15 @@ class RSSM(nn.Module):
     ) -> tuple[State, Tensor]:
         """Posterior states [T, B, ...] and their parameters [T, B, P] along a sequence that begins after `state`."""
         keep = (~is_first).to(embedding.dtype).unsqueeze(-1)  # [T, B, 1]
-        inputs = self.cell.inputs(previous_action * keep).unbind(0)
+        inputs = self.cell.inputs(previous_action * keep)
         observed = functional.linear(embedding, self.posterior_embedding, self.posterior_bias)
-        observed_steps, keeps = observed.unbind(0), keep.unbind(0)
+        if (weights := self._written_out()) is not None:
+            fixed = (keep, noise, self.latent, NORM_EPS)
+            deter, stoch, parameter = ObservedSequence.apply(
+                observed, inputs, state.deter, state.stoch, *fixed, *weights
+            )
+            return State(deter, stoch), parameter
+        input_steps, observed_steps, keeps = inputs.unbind(0), observed.unbind(0), keep.unbind(0)
         noises = [None] * len(inputs) if noise is None else noise.unbind(0)
         # Most steps begin no episode: theirs is a look at one flag instead of two products.
         begins: list[bool] = is_first.any(1).tolist()
@@ -183,13 +191,41 @@ class RSSM(nn.Module):
         for t, begin in enumerate(begins):
             if begin:
                 deter, stoch = deter * keeps[t], stoch * keeps[t]
-            deter = self.cell(deter, stoch, inputs[t])
-            posterior = self.posterior_out(torch.addmm(observed_steps[t], deter, self.posterior_deter))
+            deter = self.cell(deter, stoch, input_steps[t])
+            belief = torch.addmm(observed_steps[t], deter, self.posterior_deter)
+            posterior = self.posterior_out(self.posterior_norm(belief))
             stoch = self.latent.sample(posterior, noises[t])
             deters.append(deter)
             stochs.append(stoch)
             parameters.append(posterior)
         return State(torch.stack(deters), torch.stack(stochs)), torch.stack(parameters)
+
+    def _written_out(self) -> Weights | None:
+        """What a sequence is computed with in one node, its gradient written out: v3's memory and latents, at full precision."""
+        cell, norm, out = self.cell, self.posterior_norm, self.posterior_out
+        if not (
+            isinstance(cell, BlockGRU) and isinstance(norm, NormSiLU) and isinstance(self.latent, CategoricalLatent)
+        ):
+            return None
+        if torch.is_autocast_enabled(self.posterior_deter.device.type):
+            return None
+        return Weights(
+            deter=cell.from_deter.linear.weight.t(),
+            deter_bias=cell.from_deter.linear.bias,
+            stoch=cell.from_stoch.linear.weight.t(),
+            stoch_bias=cell.from_stoch.linear.bias,
+            scale=torch.stack([cell.from_deter.norm.scale, cell.from_stoch.norm.scale]),
+            mix_inputs=cell.mix_inputs,
+            mix_deter=cell.mix_deter,
+            mix_bias=cell.mix_bias,
+            mix_scale=cell.mix_norm.scale,
+            gates=cell.gates,
+            gates_bias=cell.gates_bias - cell.slowness,
+            posterior=self.posterior_deter,
+            posterior_scale=norm.scale,
+            logits=out.weight.t(),
+            logits_bias=out.bias,
+        )
 
     def prior(self, deter: Tensor) -> Tensor:
         """Parameters of the latent that the memory alone expects."""
@@ -206,12 +242,12 @@ def _linear(inputs: int, outputs: int, normed: bool) -> nn.Linear:
     return normed_linear(inputs, outputs) if normed else nn.Linear(inputs, outputs)
 
 
-def _after(size: int, normed: bool) -> list[nn.Module]:
-    return [NormSiLU(size)] if normed else [nn.ELU()]
+def _after(size: int, normed: bool) -> nn.Module:
+    return NormSiLU(size) if normed else nn.ELU()
 
 
 def _mlp(sizes: list[int], outputs: int, normed: bool) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, size in itertools.pairwise(sizes):
-        layers += [_linear(inputs, size, normed), *_after(size, normed)]
+        layers += [_linear(inputs, size, normed), _after(size, normed)]
     return nn.Sequential(*layers, _linear(sizes[-1], outputs, normed))

@@ -7,6 +7,7 @@ FAMILIES := box2d,atari,objects,vizdoom,retro,mujoco,dmc,minigrid,crafter,brax
 GL := libegl1 libgl1 libgl1-mesa-dri libosmesa6
 SCREEN := chromium xvfb xdotool
 export OMP_WAIT_POLICY ?= PASSIVE
+export GOMP_SPINCOUNT ?= 30000
 
 .PHONY: train test verify install-all lint bench docs clean
 

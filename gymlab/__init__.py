@@ -15,8 +15,10 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-# Threads that wait by spinning starve everything else on a busy machine; OpenMP reads this when torch is first imported.
+# Threads that wait by spinning starve everything else on a busy machine, and threads that sleep at once wake late on an idle one:
+# GNU's OpenMP spins for a fraction of a millisecond, others sleep. Both are read when torch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 if TYPE_CHECKING:
     from gymlab.api import get_hyperparameters, load, resolve, resume, set_hyperparameters, train

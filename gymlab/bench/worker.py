@@ -120,8 +120,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Do the job given as the only argument and print its answer."""
     job = json.loads((sys.argv[1:] if arguments is None else arguments)[0])
     if job.get("library", "gymlab") != "gymlab":
-        # Importing gymlab made OpenMP wait passively; a peer is to be as it is without gymlab.
-        os.environ.pop("OMP_WAIT_POLICY", None)
+        # Importing gymlab chose how OpenMP waits; a peer is to be as it is without gymlab.
+        for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+            os.environ.pop(name, None)
     with contextlib.redirect_stdout(sys.stderr):
         set_threads(job["threads"])
         answer = TASKS[job["task"]](job)

@@ -175,6 +175,37 @@ class ObservedSequence(torch.autograd.Function):
         return d_beliefs, d_shared[:, :, 2], d_deter, d_stoch, None, None, None, None, *of_weights
 
 
+class BlockStep:
+    """One step of the memory for many rows, without gradients: rows stay whole, and what is not a product touches whole stretches."""
+
+    def __init__(self, weights: Weights, eps: float) -> None:
+        self.weights, self.eps = weights, eps
+        self.blocks, inputs, self.width = weights.mix_inputs.shape
+        self.mix_inputs = weights.mix_inputs.transpose(0, 1).reshape(inputs, -1)  # [3 H, D]
+        self.mix_bias, self.mix_scale = weights.mix_bias.flatten(), weights.mix_scale.flatten()
+        matrices, biases = (parts.chunk(3, -1) for parts in (weights.gates, weights.gates_bias))
+        self.gates = [(bias.contiguous(), matrix.contiguous()) for bias, matrix in zip(biases, matrices, strict=True)]
+
+    def __call__(self, deter: Tensor, stoch: Tensor, action: Tensor) -> Tensor:
+        """[B, D], [B, S], [B, H] -> the next memory [B, D]."""
+        w, count = self.weights, len(deter)
+        inputs = deter.new_empty(count, 2, len(w.deter_bias))
+        torch.addmm(w.deter_bias, deter, w.deter, out=inputs[:, 0])
+        torch.addmm(w.stoch_bias, stoch, w.stoch, out=inputs[:, 1])
+        shared = torch.cat([_norm_silu(inputs, w.scale, self.eps, FEATURES).flatten(1), action], -1)
+        mixed, spread = torch.addmm(self.mix_bias, shared, self.mix_inputs), self._spread(deter)
+        self._spread(mixed).baddbmm_(spread, w.mix_deter)
+        mixed = self._spread(_norm_silu(mixed, self.mix_scale, self.eps, FEATURES))
+        reset, candidate, update = (torch.baddbmm(bias, mixed, matrix) for bias, matrix in self.gates)
+        # The result lies in memory as its first argument does: row by row, so that the view below is free.
+        moved = torch.lerp(spread, candidate.mul_(reset.sigmoid_()).tanh_(), update.sigmoid_())
+        return moved.transpose(0, 1).flatten(1)
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """[B, D] as [G, B, W]."""
+        return rows.unflatten(-1, (self.blocks, self.width)).transpose(0, 1)
+
+
 class _Slopes(NamedTuple):
     """Of NormSiLU at all steps: with n = x / rms(x) and y = scale n, d x = (g - n mean(g n)) / rms for g = scale silu'(y) d silu."""
 

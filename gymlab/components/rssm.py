@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gymlab.components.block_rssm import ObservedSequence, Weights
+from gymlab.components.block_rssm import BlockStep, ObservedSequence, Weights
 from gymlab.components.latents import CategoricalLatent, Latent
 from gymlab.components.normed_layers import NORM_EPS, NormedLayer, NormSiLU, init_truncated_normal, normed_linear
 from gymlab.errors import ConfigError
@@ -109,14 +110,10 @@ class BlockGRU(Cell):
         spread = deter.unflatten(-1, (self.blocks, -1)).transpose(0, 1)  # [G, B, D / G]
         shared = torch.cat([self.from_deter(deter), self.from_stoch(stoch), inputs], -1)  # [B, 3 hidden]
         mixed = torch.baddbmm(self.mix_bias, shared.expand(self.blocks, -1, -1), self.mix_inputs)
-        learns = mixed.requires_grad
-        mixed = torch.baddbmm(mixed, spread, self.mix_deter) if learns else mixed.baddbmm_(spread, self.mix_deter)
+        mixed = torch.baddbmm(mixed, spread, self.mix_deter)
         gates = torch.baddbmm(self.gates_bias - self.slowness, self.mix_norm(mixed), self.gates)  # [G, B, 3 D / G]
         reset, candidate, update = gates.chunk(3, -1)
-        if learns:
-            candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update)
-        else:
-            candidate, update = candidate.mul_(reset.sigmoid_()).tanh_(), update.sigmoid_()
+        candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update)
         # The result lies in memory as its first argument does: row by row, so that the view below is free.
         moved = torch.lerp(spread, candidate.to(spread.dtype), update.to(spread.dtype))
         return moved.transpose(0, 1).flatten(1)
@@ -236,6 +233,20 @@ class RSSM(nn.Module):
         """One step without an observation, after taking `action` in `state`."""
         deter = self.cell(state.deter, state.stoch, self.cell.inputs(action))
         return State(deter, self.latent.sample(self.prior(deter), noise))
+
+    @torch.no_grad()
+    def dreamer(self) -> Callable[[State, Tensor, Tensor | None], State]:
+        """`dream` as a function for many steps of many rows with the weights of now, without gradients."""
+        if (weights := self._written_out()) is None:
+            return self.dream
+        move = BlockStep(weights, NORM_EPS)
+
+        @torch.no_grad()
+        def dream(state: State, action: Tensor, noise: Tensor | None) -> State:
+            deter = move(state.deter, state.stoch, self.cell.inputs(action))
+            return State(deter, self.latent.sample(self.prior(deter), noise))
+
+        return dream
 
 
 def _linear(inputs: int, outputs: int, normed: bool) -> nn.Linear:

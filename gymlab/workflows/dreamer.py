@@ -34,7 +34,7 @@ from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
 from gymlab.components.dreamer_config import DreamerConfig
-from gymlab.components.dreamer_networks import ScalarHead, WorldModel, make_actor, make_optimizers
+from gymlab.components.dreamer_networks import ScalarHead, SideBySide, WorldModel, make_actor, make_optimizers
 from gymlab.components.dreaming import (
     HELD_OUT_ROWS,
     Dreamt,
@@ -362,25 +362,28 @@ class Dreamer(Workflow):
         model, count, device = self.model, len(state.deter), state.deter.device
         has_slow, slow_target = self.config.slow_critic != "none", self.config.slow_critic == "target"
         passing = Passing(model, self.critic) if self.through_model else torch.no_grad()
+        advance = model.rssm.dream if self.through_model else model.rssm.dreamer()
+        learned = SideBySide({"critic": self.critic.trunk, "actor": self.actor})
+        with passing:
+            heads = {"reward": model.reward.trunk, "continue": model.going_on}
+            fixed = SideBySide(heads | ({"slow": self.slow_critic.trunk} if has_slow else {}))
         seen: list[tuple[Tensor, ...]] = []
         chosen: list[tuple[Tensor, Tensor]] = []
         for t in range(self.config.horizon + 1):
             features = state.features
-            hidden = self.critic.trunk(features.detach()).float()
+            learns = learned(features.detach())
             with passing:
-                reward, discount = model.reward.mean(features).float(), model.continues(features).float()
-                value = reward
-                if self.through_model:
-                    value = (self.slow_critic if slow_target else self.critic).mean(features).float()
-            with torch.no_grad():
-                slow = self.slow_critic.mean(features).float() if has_slow else torch.zeros_like(reward)
-            seen.append((hidden, reward, discount, slow, value))
+                read = fixed(features)
+                reward, discount = model.reward.read(read["reward"]).float(), torch.sigmoid(read["continue"]).float()
+                slow = self.slow_critic.read(read["slow"]).float() if has_slow else torch.zeros_like(reward)
+                value = self.critic.mean(features).float() if self.through_model and not slow_target else slow
+            seen.append((learns["critic"].float(), reward, discount.squeeze(-1), slow.detach(), value))
             if t == self.config.horizon:
                 break
-            parameters = self.actor(features.detach()).float()
+            parameters = learns["actor"].float()
             with passing:
                 action = self.actions.sample(parameters, self.actions.noise(count).to(device))
-                state = model.rssm.dream(state, action, self.latent.noise(count, device=device))
+                state = advance(state, action, self.latent.noise(count, device=device))
             chosen.append((parameters, action.detach()))
         hidden, reward, discount, slow, value = (torch.stack(parts) for parts in zip(*seen, strict=True))
         parameters, actions = (torch.stack(parts) for parts in zip(*chosen, strict=True))

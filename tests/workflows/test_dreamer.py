@@ -126,7 +126,7 @@ def test_the_actor_does_not_teach_the_model(version: str) -> None:
     losses, _ = workflow._behaviour_losses(data, states)
     losses["policy"].backward(retain_graph=True)
     assert all(p.grad is None for p in workflow.model.parameters())
-    assert all(p.grad is None for p in workflow.critic.parameters())
+    assert all(p.grad is None or not p.grad.any() for p in workflow.critic.parameters())
     assert all(p.grad is not None for p in workflow.actor.parameters())
     losses["value"].backward(retain_graph=True)
     assert all(p.grad is None for p in workflow.model.parameters())

@@ -115,15 +115,8 @@ class ObservedSequence(torch.autograd.Function):
         of_inputs = _Slopes.of(inputs, w.scale, ctx.eps, FEATURES)
         of_mixed = _Slopes.of(mixed, w.mix_scale, ctx.eps, SPREAD)
         of_beliefs = _Slopes.of(beliefs, w.posterior_scale, ctx.eps, FEATURES)
-        # h' = h + u (c - h): the slopes of h' in reset, candidate and update, and in h itself.
-        reset, candidate, update = gates.chunk(3, -1)
-        reset, update = reset.sigmoid(), update.sigmoid()
-        moved = torch.tanh(reset * candidate)
-        of_candidate = (1 - moved.square()).mul_(update).mul_(reset)
         spread = before.unflatten(-1, (blocks, width)).transpose(1, 2)  # [T, G, B, W]
-        of_update = (moved - spread).mul_(update).mul_(1 - update)
-        of_gates = torch.stack([of_candidate * candidate * (1 - reset), of_candidate, of_update], -2)  # [T, G, B, 3, W]
-        stays = (1 - update).transpose(1, 2).flatten(2)  # [T, B, D]
+        of_gates, stays = _gate_slopes(gates, spread)
         probabilities = logits.unflatten(-1, (ctx.latent.classes, ctx.latent.groups)).softmax(-2)
         d_logits = d_logits.clone()
         d_beliefs, d_mixed, d_inputs = (torch.empty_like(x) for x in (beliefs, mixed, inputs))
@@ -239,6 +232,17 @@ class _Slopes(NamedTuple):
     def of_scale(self, gradients: Tensor, dims: tuple[int, ...]) -> Tensor:
         """The gradient of the scale, from those of all values."""
         return (gradients * self.in_scale).sum(dims)
+
+
+def _gate_slopes(gates: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    """Of h' = h + u (c - h) at all steps: in reset, candidate and update [T, G, B, 3, W], and in h itself [T, B, D]."""
+    reset, candidate, update = gates.chunk(3, -1)
+    reset, update = reset.sigmoid(), update.sigmoid()
+    moved = torch.tanh(reset * candidate)
+    of_candidate = (1 - moved.square()).mul_(update).mul_(reset)
+    of_update = (moved - spread).mul_(update).mul_(1 - update)
+    slopes = torch.stack([of_candidate * candidate * (1 - reset), of_candidate, of_update], -2)
+    return slopes, (1 - update).transpose(1, 2).flatten(2)
 
 
 def _norm_silu(x: Tensor, scale: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:

@@ -55,12 +55,13 @@ class SideBySide:
     def __init__(self, networks: Mapping[str, MLP]) -> None:
         self.networks = networks
         first: list[Any] = [network.layers[0] for network in networks.values()]
-        self.weight, self.bias = torch.cat([x.weight for x in first]), torch.cat([x.bias for x in first])
+        self.weight = torch.cat([layer.weight.t() for layer in first], -1)
+        self.bias = torch.cat([layer.bias for layer in first])
         self.widths = [layer.out_features for layer in first]
 
     def __call__(self, features: Tensor) -> dict[str, Tensor]:
-        """[..., F] -> the outputs by name."""
-        first = functional.linear(features, self.weight, self.bias).split(self.widths, -1)
+        """[N, F] -> the outputs by name."""
+        first = torch.addmm(self.bias, features, self.weight).split(self.widths, -1)
         return {name: network.after_first(x) for (name, network), x in zip(self.networks.items(), first, strict=True)}
 
 

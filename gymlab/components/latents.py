@@ -137,7 +137,9 @@ class CategoricalLatent(Latent):
 
     def pack(self, sample: Tensor) -> Tensor:
         """Samples as the numbers of their classes, [..., groups] uint8, to be stored."""
-        return sample.unflatten(-1, (self.classes, self.groups)).argmax(-2).to(torch.uint8)
+        one_hot = sample.unflatten(-1, (self.classes, self.groups)).to(torch.uint8)
+        numbers = torch.arange(self.classes, dtype=torch.uint8, device=sample.device).unsqueeze(-1)
+        return (one_hot * numbers).sum(-2, dtype=torch.uint8)
 
     def unpack(self, packed: Tensor) -> Tensor:
         """The samples that were packed."""

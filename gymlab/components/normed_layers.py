@@ -64,11 +64,11 @@ class _NormSiLU(torch.autograd.Function):
         x, scale, inverse = ctx.saved_tensors
         normal = x * inverse
         gradient = torch.ops.aten.silu_backward(gradients[0], normal * scale)
+        along = gradient * normal
         others = [dim for dim in range(x.dim()) if dim - x.dim() not in ctx.dims]
-        d_scale = (gradient * normal).sum(others, keepdim=True).reshape(scale.shape)
-        gradient = gradient * scale
-        shared = (gradient * normal).mean(ctx.dims, keepdim=True)
-        return gradient.addcmul_(normal, shared, value=-1).mul_(inverse), d_scale, None, None
+        d_scale = along.sum(others, keepdim=True).reshape(scale.shape)
+        shared = along.mul_(scale).mean(ctx.dims, keepdim=True)
+        return gradient.mul_(scale).addcmul_(normal, shared, value=-1).mul_(inverse), d_scale, None, None
 
 
 def inverse_rms(x: Tensor, eps: float, dims: tuple[int, ...]) -> Tensor:

@@ -16,6 +16,8 @@ from gymlab.components.rssm import State
 
 HORIZONS = (1, 5, 15)
 """Steps into the dream at which its error is reported."""
+READ_AT_ONCE = 4096
+"""States of dreams that heads and critic read together: fewer mean many small operations, more leave the processor's cache."""
 HELD_OUT_ROWS = 32
 """Sequences by which a model is judged."""
 MOST_LINES = 6

@@ -37,6 +37,7 @@ from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.dreamer_networks import ScalarHead, SideBySide, WorldModel, make_actor, make_optimizers
 from gymlab.components.dreaming import (
     HELD_OUT_ROWS,
+    READ_AT_ONCE,
     Dreamt,
     HeldOut,
     Passing,
@@ -357,36 +358,38 @@ class Dreamer(Workflow):
         """H steps from N states with the actor's own actions.
 
         Actor and critic learn from each state by itself; gradients go from state to state only where the actor learns through the
-        model. What is read off a state is read while it is fresh in the processor's cache.
+        model. What the action does not depend on is read off many states at once, after the loop.
         """
         model, count, device = self.model, len(state.deter), state.deter.device
         has_slow, slow_target = self.config.slow_critic != "none", self.config.slow_critic == "target"
         passing = Passing(model, self.critic) if self.through_model else torch.no_grad()
         advance = model.rssm.dream if self.through_model else model.rssm.dreamer()
-        learned = SideBySide({"critic": self.critic.trunk, "actor": self.actor})
-        with passing:
-            heads = {"reward": model.reward.trunk, "continue": model.going_on}
-            fixed = SideBySide(heads | ({"slow": self.slow_critic.trunk} if has_slow else {}))
-        seen: list[tuple[Tensor, ...]] = []
-        chosen: list[tuple[Tensor, Tensor]] = []
-        for t in range(self.config.horizon + 1):
-            features = state.features
-            learns = learned(features.detach())
-            with passing:
-                read = fixed(features)
-                reward, discount = model.reward.read(read["reward"]).float(), torch.sigmoid(read["continue"]).float()
-                slow = self.slow_critic.read(read["slow"]).float() if has_slow else torch.zeros_like(reward)
-                value = self.critic.mean(features).float() if self.through_model and not slow_target else slow
-            seen.append((learns["critic"].float(), reward, discount.squeeze(-1), slow.detach(), value))
-            if t == self.config.horizon:
-                break
-            parameters = learns["actor"].float()
+        features, chosen = [state.features], []
+        for _ in range(self.config.horizon):
+            parameters = self.actor(features[-1].detach()).float()
             with passing:
                 action = self.actions.sample(parameters, self.actions.noise(count).to(device))
                 state = advance(state, action, self.latent.noise(count, device=device))
+            features.append(state.features)
             chosen.append((parameters, action.detach()))
-        hidden, reward, discount, slow, value = (torch.stack(parts) for parts in zip(*seen, strict=True))
-        parameters, actions = (torch.stack(parts) for parts in zip(*chosen, strict=True))
+        with passing:
+            heads = {"reward": model.reward.trunk, "continue": model.going_on}
+            heads_of = SideBySide(heads | ({"slow": self.slow_critic.trunk} if has_slow else {}))
+        seen: list[tuple[Tensor, ...]] = []
+        at_once = max(1, READ_AT_ONCE // count)
+        for first in range(0, len(features), at_once):
+            states = torch.cat(features[first : first + at_once])  # [some steps * N, F]
+            hidden = self.critic.trunk(states.detach()).float()
+            with passing:
+                read = heads_of(states)
+                reward, discount = model.reward.read(read["reward"]).float(), torch.sigmoid(read["continue"]).float()
+                slow = self.slow_critic.read(read["slow"]).float() if has_slow else torch.zeros_like(reward)
+                value = self.critic.mean(states).float() if self.through_model and not slow_target else slow
+            seen.append((hidden, reward, discount.squeeze(-1), slow.detach(), value))
+        hidden, reward, discount, slow, value = (
+            torch.cat(x).unflatten(0, (-1, count)) for x in zip(*seen, strict=True)
+        )
+        parameters, actions = (torch.stack(part) for part in zip(*chosen, strict=True))
         return Dreamt(hidden, parameters, actions, reward, discount, slow, value if self.through_model else None)
 
     def _lambda_return(self, reward: Tensor, discount: Tensor, value: Tensor) -> Tensor:
@@ -503,12 +506,8 @@ class Dreamer(Workflow):
         """Derived numbers: parameters of each part, updates per step, starts of dreams, memory of the replay."""
         config = self.config
         parts = {"encoder": self.model.encoder, "rssm": self.model.rssm, "decoder": self.model.decoder}
-        parts |= {
-            "reward": self.model.reward,
-            "continue": self.model.going_on,
-            "actor": self.actor,
-            "critic": self.critic,
-        }
+        parts |= {"reward": self.model.reward, "continue": self.model.going_on}
+        parts |= {"actor": self.actor, "critic": self.critic}
         described: dict[str, Any] = {f"parameters/{name}": count_parameters(part) for name, part in parts.items()}
         rows = config.batch_size * config.batch_length
         described |= {

@@ -9,7 +9,7 @@ SCREEN := chromium xvfb xdotool
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 30000
 
-.PHONY: train test verify install-all lint bench docs clean
+.PHONY: train test verify verify-long install-all lint bench docs clean
 
 train: $(VENV)/.core ## set up and train the default experiment
 	$(BIN)/gymlab train $(EXPERIMENT)
@@ -21,6 +21,9 @@ test: $(VENV)/.dev ## set up, lint, and run the tests
 verify: $(VENV)/.dev ## train every shipped experiment briefly, then every documented result, and rewrite docs/results.md (an hour)
 	$(BIN)/gymlab smoke --out runs/verify/smoke.json
 	$(BIN)/python -m benchmarks.learning --jobs 2
+
+verify-long: $(VENV)/.dev ## the same for what takes hours
+	$(BIN)/python -m benchmarks.learning --jobs 2 --long
 
 install-all: $(VENV)/.families ## set up with every family of environments
 	$(BIN)/gymlab doctor

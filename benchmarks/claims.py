@@ -19,6 +19,8 @@ class Claim:
     seeds: tuple[int, ...]
     at_least: float
     judged: str = "mean"
+    long: bool = False
+    """Takes hours: `make verify-long` trains it, `make verify` does not."""
     metric: str | None = None
     """A training metric whose last value is judged; None: the final agent's mean return over the evaluation episodes."""
 

@@ -26,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time")
     parser.add_argument("--only", default="", help="experiments whose name contains this")
+    parser.add_argument("--long", action="store_true", help="what takes hours too")
     parser.add_argument(
         "--runs-dir", type=Path, default=ROOT / "runs" / "verify", help="finished runs in it are not trained again"
     )
@@ -33,7 +34,7 @@ def main() -> int:
     arguments = parser.parse_args()
     runs_dir = arguments.runs_dir
     claims, orderings = load_claims(), load_orderings()
-    chosen = [claim for claim in claims if arguments.only in claim.experiment]
+    chosen = [claim for claim in claims if arguments.only in claim.experiment and (arguments.long or not claim.long)]
     compared = [ordering for ordering in orderings if arguments.only in " ".join(ordering.experiments)]
     train_missing([*chosen, *(claim for ordering in compared for claim in ordering.claims)], runs_dir, arguments.jobs)
     write_page(
@@ -105,7 +106,7 @@ def write_page(claims: list[Claim], orderings: list[Ordering], runs_dir: Path, o
     lines = [
         "# Results",
         "",
-        "Written by `make verify` from run directories; nothing here was typed by hand. Returns are the environment's own, of the final agent over its",
+        "Written by `make verify` and `make verify-long` from run directories; nothing here was typed by hand. Returns are the environment's own, of the final agent over its",
         "evaluation episodes on a stream that training never saw; intervals are 95% bootstrap over seeds. Seeds are the first ones: none was picked.",
         "",
         results_table(results(claims, runs_dir)),

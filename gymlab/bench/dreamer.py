@@ -16,7 +16,7 @@ from typing import Any
 from gymlab.bench.launch import run_worker
 from gymlab.bench.measure import Repeats, failures, median_ratio
 from gymlab.bench.plan import Plan, Worker
-from gymlab.bench.report import BenchReport, Check, Section, Table, number, scaled, times
+from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent, scaled, times
 from gymlab.bench.show import show, show_arguments, status
 from gymlab.errors import GymlabError
 
@@ -40,6 +40,8 @@ SPEED_GOAL = 2.0
 """sheeprl's time divided by gymlab's."""
 MEMORY_GOAL = 1.0
 """gymlab's peak memory divided by sheeprl's."""
+PARTS = ("recurrent loop", "encoder, decoder, heads", "dreams", "losses of dreams", "backward", "optimiser", "rest")
+"""What gymlab's time is told apart by."""
 
 
 def peer_python(directory: Path, say: Callable[[str], None]) -> Path:
@@ -75,7 +77,7 @@ def update_job(library: str, observation: dict[str, Any], threads: int, updates:
 
 def measure(plan: Plan, kinds: list[str], threads: int, updates: int) -> Section:
     """Both libraries on each kind of observation, interleaved."""
-    lines, checks, failed = [], [], []
+    lines, shares, checks, failed = [], [], [], []
     data: dict[str, Any] = {"threads": threads, **UPDATE}
     for kind in kinds:
         jobs = {
@@ -86,6 +88,7 @@ def measure(plan: Plan, kinds: list[str], threads: int, updates: int) -> Section
         faster, larger = median_ratio(theirs, ours, SECONDS), median_ratio(ours, theirs, MEMORY)
         data[kind] = {name: figures(repeats) for name, repeats in measured.items()} | {"times_faster": faster}
         lines.append([kind, *_seconds(ours, theirs), times(faster), *_megabytes(ours, theirs), times(larger)])
+        shares.append([kind, *(percent(ours.median(f"share/{part}")) for part in PARTS)])
         checks.append(Check(f"{kind}: sheeprl / gymlab, seconds an update", faster, SPEED_GOAL))
         checks.append(Check(f"{kind}: gymlab / sheeprl, peak memory", larger, MEMORY_GOAL, at_least=False))
         failed += failures(measured)
@@ -94,7 +97,10 @@ def measure(plan: Plan, kinds: list[str], threads: int, updates: int) -> Section
         "on for {horizon}, {threads} thread(s), and peak memory of the process in MB"
     ).format(**data)
     columns = ["observation", "gymlab s", "sheeprl s", "faster", "gymlab MB", "sheeprl MB", "memory"]
-    return Section("update", [Table(title, columns, lines, note(data, failed))], data, checks)
+    spent = Table(
+        "Where gymlab's time goes", ["observation", *PARTS], shares, "Gradients of all parts are in backward."
+    )
+    return Section("update", [Table(title, columns, lines, note(data, failed)), spent], data, checks)
 
 
 def figures(repeats: Repeats) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import resource
 import statistics
-from collections.abc import Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymlab
@@ -33,7 +35,10 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     }
     session = prepare(gymlab.resolve(EXPERIMENT, **options).config)
     updates = seconds_of_updates(session)
-    spent = [next(updates) for _ in range(job["warmup"] + job["updates"])][job["warmup"] :]
+    for _ in range(job["warmup"]):
+        next(updates)
+    inside = watch(session.workflow)
+    spent = [next(updates) for _ in range(job["updates"])]
     session.close()
     optimizers = session.workflow.optimizers.values()
     learned = [p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
@@ -42,7 +47,44 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
         "cpu_seconds": statistics.median(update.cpu for update in spent),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "parameters": sum(parameter.numel() for parameter in learned),
+        **shares(inside, sum(update.wall for update in spent)),
     }
+
+
+def watch(workflow: Any) -> dict[str, float]:
+    """Seconds inside of methods of an update, which are added up from here on."""
+    inside: dict[str, float] = defaultdict(float)
+
+    def timed(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return call(*arguments, **options)
+            finally:
+                inside[name] += time.perf_counter() - began
+
+        return run
+
+    watched = [(workflow, name) for name in ("_model_losses", "_behaviour_losses", "_dream", "_step")]
+    watched += [(workflow.model.rssm, "observe")]
+    watched += [(optimizer, "step") for optimizer in workflow.optimizers.values()]
+    for owner, name in watched:
+        setattr(owner, name, timed(getattr(owner, name), name))
+    return inside
+
+
+def shares(inside: dict[str, float], whole: float) -> dict[str, float]:
+    """Of an update's time, by part; methods that call others are counted without them."""
+    seconds = {
+        "share/recurrent loop": inside["observe"],
+        "share/encoder, decoder, heads": inside["_model_losses"] - inside["observe"],
+        "share/dreams": inside["_dream"],
+        "share/losses of dreams": inside["_behaviour_losses"] - inside["_dream"],
+        "share/backward": inside["_step"] - inside["step"],
+        "share/optimiser": inside["step"],
+    }
+    seconds["share/rest"] = whole - sum(seconds.values())
+    return {name: value / whole for name, value in seconds.items()}
 
 
 def seconds_of_updates(session: Session) -> Iterator[Seconds]:

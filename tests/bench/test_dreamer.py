@@ -21,7 +21,8 @@ FIGURES = {
 def worker(job, timeout):
     seconds, memory, parameters = FIGURES[job["library"], job["image"]]
     times = {"seconds": seconds * (1 + job["seed"]), "cpu_seconds": 2 * seconds}
-    return {**times, "peak_bytes": memory, "parameters": parameters}
+    spent = {f"share/{part}": {"dreams": 0.6, "backward": 0.4}.get(part, 0.0) for part in dreamer.PARTS}
+    return {**times, "peak_bytes": memory, "parameters": parameters, **(spent if job["library"] == "gymlab" else {})}
 
 
 def test_goals_are_taken_from_the_figures():
@@ -34,9 +35,11 @@ def test_goals_are_taken_from_the_figures():
         "image: gymlab / sheeprl, peak memory": (1.2, False),
     }
     assert section.data["image"]["sheeprl"]["cpu_seconds"] == 6.0
-    (table,) = section.tables
+    table, spent = section.tables
     assert table.rows[0] == ["vector", "0.45", "1.35", "3.00x", "600", "800", "0.75x"]
     assert "every state imagined on for 15, 2 thread(s)" in table.title
+    shown = dict(zip(spent.columns, spent.rows[0], strict=True))
+    assert (shown["observation"], shown["dreams"], shown["backward"]) == ("vector", "60%", "40%")
     assert "vector: 637,381 and 637,381; image: 685,940 and 685,940" in table.note
 
 
@@ -92,3 +95,6 @@ def test_updates_are_timed():
     assert answer["cpu_seconds"] > 0
     assert answer["peak_bytes"] > 1e8
     assert answer["parameters"] > 10_000
+    spent = {part: answer[f"share/{part}"] for part in dreamer.PARTS}
+    assert all(share > 0 for share in spent.values())
+    assert sum(spent.values()) == pytest.approx(1)

@@ -264,7 +264,7 @@ class Dreamer(Workflow):
 
     def _sequence(self, batch: SequenceBatch) -> dict[str, Tensor]:
         """The batch time first, [T, B, ...], with the state and action that its first trained step comes from."""
-        data = time_first(batch.values, self.config.replay_context, self.context.device)
+        data = time_first(batch.values, self.config.replay_context, self.context.device, self.config.reward_unit)
         if self.config.replay_context:
             data["deter"], data["stoch"] = data["deter"].float(), self.latent.unpack(data["stoch"])
         return data

@@ -105,7 +105,7 @@ class TDMPC(Workflow):
             temperature=config.temperature,
             min_std=config.min_std,
             max_std=config.max_std,
-            choices=isinstance(self.actions, Choices),
+            choices=self.actions.sizes if isinstance(self.actions, Choices) else (),
         )
         names = ("act", "collect", "replay")
         self.generators = {name: context.seeds.child("tdmpc", name).generator() for name in names}

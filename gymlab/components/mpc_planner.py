@@ -9,7 +9,7 @@ The action to take is the first of one of the best sequences, drawn by its weigh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,7 +45,8 @@ class Planned:
 class MPCPlanner:
     """Model-predictive control by sampling: path integrals (MPPI, as TD-MPC uses it) or the cross-entropy method (CEM).
 
-    Actions are vectors in [-1, 1], or with `choices` one-hots: then the mean holds the probabilities that they are drawn with.
+    Actions are vectors in [-1, 1], or with `choices` one-hots of these sizes side by side: then the mean holds the probabilities
+    that they are drawn with.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class MPCPlanner:
         min_std: float = 0.05,
         max_std: float = 2.0,
         momentum: float = 0.0,
-        choices: bool = False,
+        choices: Sequence[int] = (),
     ) -> None:
         """Make a planner; it keeps nothing between plans.
 
@@ -74,14 +75,18 @@ class MPCPlanner:
             raise ConfigError(f"mpc_planner: elites must be 1 to samples ({samples}), got {elites}.")
         if not 0 <= min_std <= max_std:
             raise ConfigError(f"mpc_planner: min_std ({min_std}) must lie from 0 to max_std ({max_std}).")
-        self.action_size, self.horizon, self.kind, self.choices = action_size, horizon, kind, choices
+        if choices and sum(choices) != action_size:
+            raise ConfigError(f"mpc_planner: choices {list(choices)} are no action vector of {action_size} numbers.")
+        self.action_size, self.horizon, self.kind, self.choices = action_size, horizon, kind, list(choices)
         self.samples, self.elites, self.iterations, self.temperature = samples, elites, iterations, temperature
         self.min_std, self.max_std, self.momentum = min_std, max_std, momentum
 
     def start(self, count: int, device: torch.device | None = None) -> Tensor:
         """[count, H, A] where a plan begins that no other went before."""
-        mean = 1 / self.action_size if self.choices else 0.0
-        return torch.full((count, self.horizon, self.action_size), mean, device=device)
+        even = torch.zeros(self.action_size, device=device)
+        if self.choices:
+            even = torch.cat([torch.full((size,), 1 / size, device=device) for size in self.choices])
+        return even.expand(count, self.horizon, -1)
 
     def follow(self, mean: Tensor, begins: Tensor) -> Tensor:
         """Plans [E, H, A] a step on; from nothing where an episode begins, [E] bool."""
@@ -137,7 +142,7 @@ class MPCPlanner:
         count = len(mean)
         if self.choices:
             race = _numbers(generator.standard_exponential, (count, samples, *mean.shape[1:]), mean)
-            return _one_hot(mean.unsqueeze(1) / race)
+            return self._one_hot(mean.unsqueeze(1) / race)
         noise = _numbers(generator.standard_normal, (count, samples, *mean.shape[1:]), mean)
         return torch.addcmul(mean.unsqueeze(1), std.unsqueeze(1), noise).clamp_(-1, 1)
 
@@ -147,22 +152,24 @@ class MPCPlanner:
         mean = torch.lerp(found, old, self.momentum)
         if self.choices:
             # No choice is ever ruled out.
-            return torch.lerp(mean, torch.full_like(mean, 1 / self.action_size), self.min_std), torch.zeros_like(mean)
+            return torch.lerp(mean, self.start(len(mean), mean.device), self.min_std), torch.zeros_like(mean)
         variance = (weights * (elites - found.unsqueeze(1)).square()).sum(1)
         return mean, variance.sqrt().clamp_(self.min_std, self.max_std)
 
     def _explored(self, action: Tensor, mean: Tensor, std: Tensor, generator: np.random.Generator) -> Tensor:
         if self.choices:
-            return _one_hot(mean / _numbers(generator.standard_exponential, mean.shape, mean))
+            return self._one_hot(mean / _numbers(generator.standard_exponential, mean.shape, mean))
         return torch.addcmul(action, std, _numbers(generator.standard_normal, mean.shape, mean)).clamp_(-1, 1)
+
+    def _one_hot(self, scores: Tensor) -> Tensor:
+        """The largest of each choice."""
+        parts = scores.split(self.choices, -1)
+        hot = [torch.zeros_like(part).scatter_(-1, part.argmax(-1, keepdim=True), 1.0) for part in parts]
+        return hot[0] if len(hot) == 1 else torch.cat(hot, -1)
 
 
 def _numbers(draw: Callable[..., np.ndarray], shape: tuple[int, ...], like: Tensor) -> Tensor:
     return torch.from_numpy(draw(shape, dtype=np.float32)).to(like)
-
-
-def _one_hot(scores: Tensor) -> Tensor:
-    return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
 
 
 def _drawn(weights: Tensor, generator: np.random.Generator) -> Tensor:

@@ -36,6 +36,7 @@ _CLASSES = {
     "actors": {
         "choices": "Choices",
         "normal_actions": "NormalActions",
+        "squashed_normal_actions": "SquashedNormalActions",
         "tanh_normal_actions": "TanhNormalActions",
         "truncated_normal_actions": "TruncatedNormalActions",
     },

@@ -47,13 +47,21 @@ def test_it_finds_the_best_of_a_parabola_for_each_environment(kind) -> None:
 
 
 def test_it_finds_the_best_choices() -> None:
-    planner = MPCPlanner(3, 4, choices=True, samples=256, elites=16)
+    planner = MPCPlanner(3, 4, choices=[3], samples=256, elites=16)
     best = torch.eye(3)[torch.tensor([2, 0, 1, 1])]
     planned = planner.plan(lambda actions: (actions * best).sum((2, 3)), planner.start(1), np.random.default_rng(0))
     assert torch.equal(planned.mean[0].argmax(-1), torch.tensor([2, 0, 1, 1]))
     torch.testing.assert_close(planned.mean.sum(-1), torch.ones(1, 4))
     assert (planned.mean > 0).all()
     assert torch.equal(planned.action[0], best[0])
+
+
+def test_choices_side_by_side_are_made_each_for_itself() -> None:
+    planner = MPCPlanner(5, 1, choices=[2, 3], samples=64, elites=8)
+    best = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0])
+    planned = planner.plan(lambda actions: (actions * best).sum((2, 3)), planner.start(1), np.random.default_rng(0))
+    assert planned.action[0].tolist() == best.tolist()
+    assert planner.start(1).flatten().tolist() == pytest.approx([1 / 2] * 2 + [1 / 3] * 3)
 
 
 def test_proposals_take_part_in_every_round() -> None:
@@ -68,7 +76,7 @@ def test_a_plan_is_followed_and_forgotten_where_an_episode_begins() -> None:
     mean = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).unsqueeze(-1)
     moved = planner.follow(mean, torch.tensor([False, True]))
     assert moved.squeeze(-1).tolist() == [[2.0, 3.0, 0.0], [0.0, 0.0, 0.0]]
-    choices = MPCPlanner(4, 2, choices=True)
+    choices = MPCPlanner(4, 2, choices=[4])
     assert choices.follow(torch.ones(1, 2, 4), torch.tensor([True])).flatten().tolist() == [0.25] * 8
 
 
@@ -98,7 +106,12 @@ def test_the_same_generator_plans_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"elites": 9}, "elites must be 1 to samples"), ({"min_std": 3.0}, "min_std")]
+    ("options", "said"),
+    [
+        ({"elites": 9}, "elites must be 1 to samples"),
+        ({"min_std": 3.0}, "min_std"),
+        ({"choices": [2, 3]}, "no action vector of 1"),
+    ],
 )
 def test_what_cannot_be_planned_with_is_refused(options, said) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -5,10 +5,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.tdmpc_config import TDMPCConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc"]
 
 
 class SmallPPO(Config):
@@ -78,6 +79,7 @@ SCHEMAS = {
     "ppo": SmallPPO,
     "q_learning": SmallQLearning,
     "reinforce": SmallReinforce,
+    "tdmpc": TDMPCConfig,
 }
 
 

@@ -74,8 +74,6 @@ class TDMPCConfig(Config):
     """Share of the value networks that their slow copies take over each update."""
 
     # Planning
-    plans: bool = True
-    """Plan every action; false: act by the policy alone."""
     planner: Literal["mppi", "cem"] = "mppi"
     """How the best of the sampled sequences are weighed."""
     horizon: Whole = 3

@@ -171,7 +171,7 @@ class Dreamer(Workflow):
         belief = self.agent.observe(self.parts.split(observation), memory, generator)
         action, parameters = self.agent.choose(belief, action_mask, generator)
         with torch.no_grad():
-            value = self.critic.mean(belief.features).cpu().numpy()
+            value = self.critic.mean(belief.features).mul(self.config.reward_unit).cpu().numpy()
         extras = {**self.actions.shown(parameters.cpu()), "value": value, "latent": belief.stoch.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), Memory(belief, action), extras
 

@@ -264,8 +264,6 @@ class TDMPC(Workflow):
         if self.at_random and mask is None:
             return self.actions.random(generator, len(is_first)), {}
         latent = self._encoded(parts)
-        if not self.config.plans and mask is None:
-            return self._policy_action(latent, generator).detach().cpu().numpy(), {}
         planned = self._plan(latent, self.memory.forget(is_first), generator, mask, explore=True)
         self.memory = self._followed(planned)
         self.unusable += planned.unusable
@@ -293,7 +291,7 @@ class TDMPC(Workflow):
         metrics |= {f"loss/{name}": loss.detach() for name, loss in losses.items()} | {
             "loss/policy": policy_loss.detach()
         }
-        told: dict[str, Any] = {**metrics, **batch.metrics(), "controller/unusable_values": self.unusable}
+        told: dict[str, Any] = {**metrics, **batch.metrics(), "controller/unusable_values": self.unusable.clone()}
         return UpdateResult(updates=1, metrics=told)
 
     def _model_losses(

@@ -56,7 +56,7 @@ def shaken(made):
     [
         ("Pendulum-v1", {}),
         ("CartPole-v1", {"episodic": True}),
-        ("CartPole-v1", {"planner": "cem", "plans": False}),
+        ("CartPole-v1", {"planner": "cem"}),
         ("CartPole-v1", {"obs_type": "rgb", "resize_obs": [64, 64]}),
     ],
 )

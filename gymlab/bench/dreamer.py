@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import json
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gymlab.bench.launch import run_worker
 from gymlab.bench.measure import Repeats, failures, median_ratio
-from gymlab.bench.plan import Plan, Worker
+from gymlab.bench.peer_environment import peer_python, peer_worker
+from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent, scaled, times
 from gymlab.bench.show import show, show_arguments, status
-from gymlab.errors import GymlabError
 
 HELP = "an update of DreamerV3 against sheeprl's, on vectors and on images"
 PEER = "sheeprl"
@@ -42,31 +36,6 @@ MEMORY_GOAL = 1.0
 """gymlab's peak memory divided by sheeprl's."""
 PARTS = ("recurrent loop", "encoder, decoder, heads", "dreams", "losses of dreams", "backward", "optimiser", "rest")
 """What gymlab's time is told apart by."""
-
-
-def peer_python(directory: Path, say: Callable[[str], None]) -> Path:
-    """The interpreter of sheeprl's own environment, which is made on first use: its packages do not fit beside gymlab's."""
-    python, ready = directory / "bin" / "python", directory / f".{PEER}-{PEER_VERSION}"
-    if not ready.exists():
-        say(f"installing {PEER} {PEER_VERSION} into {directory}, once")
-        torch_version = importlib.metadata.version("torch").partition("+")[0]
-        packages = [f"{PEER}=={PEER_VERSION}", f"torch=={torch_version}"]
-        _run(sys.executable, "-m", "venv", "--clear", str(directory))
-        _run(str(python), "-m", "pip", "install", "--quiet", *packages)
-        ready.touch()
-    return python.absolute()
-
-
-def peer_worker(python: Path) -> Worker:
-    """A worker that does gymlab's jobs in this environment and sheeprl's in its own."""
-
-    def run(job: dict[str, Any], timeout: float) -> dict[str, Any]:
-        if job["library"] != PEER:
-            return run_worker(job, timeout)
-        # Without -P the script's neighbours could be imported in place of installed packages.
-        return run_worker(job, timeout, [str(python), "-P", str(PEER_SCRIPT), json.dumps(job)])
-
-    return run
 
 
 def update_job(library: str, observation: dict[str, Any], threads: int, updates: int, seed: int) -> dict[str, Any]:
@@ -127,13 +96,6 @@ def _megabytes(*libraries: Repeats) -> list[str]:
     return [number(scaled(repeats.median(MEMORY), 1e-6)) for repeats in libraries]
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        tail = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise GymlabError(f"{PEER} {PEER_VERSION} could not be installed: `{' '.join(command)}` said:\n{tail}")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     parser.add_argument("--observation", action="append", choices=list(OBSERVATIONS), help="only this kind; may repeat")
@@ -155,7 +117,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     kinds = arguments.observation or list(OBSERVATIONS)
     command = f"gymlab bench dreamer --repeats {arguments.repeats} --updates {arguments.updates} --threads {arguments.threads}"
     with status(quiet=arguments.json) as say:
-        worker = peer_worker(peer_python(arguments.peer_env, say))
+        python = peer_python(arguments.peer_env, [f"{PEER}=={PEER_VERSION}"], say)
+        worker = peer_worker(PEER, python, PEER_SCRIPT)
         plan = replace(Plan(repeats=arguments.repeats, timeout=1200.0), worker=worker, say=say)
         section = measure(plan, kinds, arguments.threads, arguments.updates)
     return show(BenchReport("dreamer", command, [section]), arguments)

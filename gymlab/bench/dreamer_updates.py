@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import resource
 import statistics
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gymlab
 from gymlab.bench.parts import Seconds, clock
+from gymlab.bench.watch import watch
 from gymlab.engine.setup import Session, prepare
 
 EXPERIMENT = "CartPole-v1:dreamer_v3"
@@ -37,7 +36,7 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     updates = seconds_of_updates(session)
     for _ in range(job["warmup"]):
         next(updates)
-    inside = watch(session.workflow)
+    inside = watch(watched(session.workflow))
     spent = [next(updates) for _ in range(job["updates"])]
     session.close()
     optimizers = session.workflow.optimizers.values()
@@ -51,26 +50,11 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def watch(workflow: Any) -> dict[str, float]:
-    """Seconds inside of methods of an update, which are added up from here on."""
-    inside: dict[str, float] = defaultdict(float)
-
-    def timed(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def run(*arguments: Any, **options: Any) -> Any:
-            began = time.perf_counter()
-            try:
-                return call(*arguments, **options)
-            finally:
-                inside[name] += time.perf_counter() - began
-
-        return run
-
-    watched = [(workflow, name) for name in ("_model_losses", "_behaviour_losses", "_dream", "_step")]
-    watched += [(workflow.model.rssm, "observe")]
-    watched += [(optimizer, "step") for optimizer in workflow.optimizers.values()]
-    for owner, name in watched:
-        setattr(owner, name, timed(getattr(owner, name), name))
-    return inside
+def watched(workflow: Any) -> list[tuple[Any, str]]:
+    """Methods that an update's time is told apart by."""
+    methods = [(workflow, name) for name in ("_model_losses", "_behaviour_losses", "_dream", "_step")]
+    methods += [(workflow.model.rssm, "observe")]
+    return methods + [(optimizer, "step") for optimizer in workflow.optimizers.values()]
 
 
 def shares(inside: dict[str, float], whole: float) -> dict[str, float]:

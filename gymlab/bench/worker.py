@@ -94,6 +94,13 @@ def dreamer(job: dict[str, Any]) -> dict[str, Any]:
     return time_updates(job)
 
 
+def tdmpc(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of a TD-MPC2 plan and update."""
+    from gymlab.bench.tdmpc_steps import time_steps
+
+    return time_steps(job)
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -104,6 +111,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "batches": batches,
     "ways": ways,
     "dreamer": dreamer,
+    "tdmpc": tdmpc,
 }
 
 

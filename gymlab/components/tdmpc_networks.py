@@ -10,41 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.components.mish_layers import MishLayer
 from gymlab.components.symlog import TwoHot
 from gymlab.components.tdmpc_config import TDMPCConfig
 from gymlab.errors import ConfigError
-
-EXP_LIMIT = 20.0
-"""Above it the slope of mish is 1 to all digits, and its parts are still numbers."""
-
-
-class _Mish(torch.autograd.Function):
-    """x tanh(softplus(x)) = x - 2 x / d with d = (e^x + 1)^2 + 1: one exponential, where torch takes three functions a number."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        """The value; a very large x gives an infinite d, and itself."""
-        ctx.save_for_backward(x)
-        return torch.addcdiv(x, x, x.exp().add_(1).square_().add_(1), value=-2)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """1 - 2 / d + 4 x e^x (e^x + 1) / d^2."""
-        (x,) = ctx.saved_tensors
-        e = x.clamp(max=EXP_LIMIT).exp_()
-        s = e + 1
-        inverse = s.square().add_(1).reciprocal_()
-        rise = e.mul_(s).mul_(x).mul_(inverse).mul_(4).sub_(2)
-        return rise.mul_(inverse).add_(1).mul_(gradients[0])
-
-
-class Mish(nn.Module):
-    """As torch's, five times as quick on a CPU."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The shape stays."""
-        value: Tensor = _Mish.apply(x)
-        return value
 
 
 class SimNorm(nn.Module):
@@ -66,23 +35,35 @@ class SimNorm(nn.Module):
 
 
 def layers(sizes: Sequence[int], *, dropout: float = 0.0) -> list[nn.Module]:
-    """Linear, LayerNorm and Mish for each step from size to size; dropout behind the first matrix."""
-    made: list[nn.Module] = []
-    for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        made.append(nn.Linear(inputs, outputs))
-        if dropout and number == 0:
-            made.append(nn.Dropout(dropout))
-        made += [nn.LayerNorm(outputs), Mish()]
-    return made
+    """A hidden layer for each step from size to size; dropout in the first."""
+    steps = enumerate(itertools.pairwise(sizes))
+    return [MishLayer(inputs, outputs, 0.0 if number else dropout) for number, (inputs, outputs) in steps]
 
 
-def predictor(inputs: int, hidden: int, outputs: int, *, dropout: float = 0.0, zero: bool = False) -> nn.Sequential:
+class Predictor(nn.Sequential):
     """Two hidden layers and a plain one, whose weights begin at 0 with `zero`."""
-    network = nn.Sequential(*layers([inputs, hidden, hidden], dropout=dropout), nn.Linear(hidden, outputs))
-    initialize(network)
-    if zero:
-        nn.init.zeros_(network[-1].weight)  # type: ignore[arg-type]
-    return network
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, *, dropout: float = 0.0, zero: bool = False) -> None:
+        super().__init__(*layers([inputs, hidden, hidden], dropout=dropout), nn.Linear(hidden, outputs))
+        initialize(self)
+        if zero:
+            nn.init.zeros_(self[-1].weight)  # type: ignore[arg-type]
+
+
+def base_of(network: nn.Sequential, first: Tensor) -> Tensor:
+    """What the first features of an input come to in a network's first layer: for inputs of which only the rest changes."""
+    layer: Any = network[0]
+    base: Tensor = layer.base(first)
+    return base
+
+
+def behind(network: nn.Sequential, base: Tensor, rest: Tensor) -> Tensor:
+    """The same as of the whole input, from what its first features came to, [hidden] or [N, hidden], and the others, [N, ...]."""
+    hidden, *others = network
+    x: Tensor = hidden(rest, base)
+    for layer in others:
+        x = layer(x)
+    return x
 
 
 def initialize(module: nn.Module) -> None:
@@ -165,10 +146,10 @@ class LatentModel(nn.Module):
         last = [nn.Linear(hidden, latent), nn.LayerNorm(latent), SimNorm(latent, group)]
         self.dynamics = nn.Sequential(*layers([joint, hidden, hidden]), *last)
         initialize(self.dynamics)
-        self.reward = predictor(joint, hidden, bins, zero=True)
-        self.end = predictor(latent, hidden, 1) if config.episodic else None
+        self.reward = Predictor(joint, hidden, bins, zero=True)
+        self.end = Predictor(latent, hidden, 1) if config.episodic else None
         self.qs = nn.ModuleList(
-            predictor(joint, hidden, bins, dropout=config.dropout, zero=True) for _ in range(config.q_count)
+            Predictor(joint, hidden, bins, dropout=config.dropout, zero=True) for _ in range(config.q_count)
         )
         # Of the task, not of the program: an agent that is loaded plans with the discount that it learned with.
         self.register_buffer("gamma", torch.tensor(gamma))
@@ -183,6 +164,18 @@ class LatentModel(nn.Module):
         joint = torch.cat([latent, action], -1)
         return self.scalar.mean(self.reward(joint)), self.dynamics(joint)
 
+    def bases(self, latent: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """For `imagined_from`: what latents [N, L] come to in the reward and the dynamics, for `count` actions each."""
+        reward, dynamics = (base_of(network, latent) for network in (self.reward, self.dynamics))
+        if len(latent) == 1:
+            return reward[0], dynamics[0]
+        return reward.repeat_interleave(count, 0), dynamics.repeat_interleave(count, 0)
+
+    def imagined_from(self, bases: tuple[Tensor, Tensor], action: Tensor) -> tuple[Tensor, Tensor]:
+        """As `imagined`, many actions [N count, A] from the same latents."""
+        of_reward, of_dynamics = bases
+        return self.scalar.mean(behind(self.reward, of_reward, action)), behind(self.dynamics, of_dynamics, action)
+
     def going_on(self, latent: Tensor) -> Tensor | float:
         """Probability that the episode goes on from a latent, [...]; 1 where nothing ever ends it."""
         return 1.0 if self.end is None else torch.sigmoid(-self.end(latent).squeeze(-1))
@@ -192,6 +185,15 @@ def values(qs: Sequence[nn.Module], scalar: TwoHot, latent: Tensor, action: Tens
     """What each of the given networks expects of an action, [Q, ...]."""
     joint = torch.cat([latent, action], -1)
     return torch.stack([scalar.mean(q(joint)) for q in qs])
+
+
+def values_of_actions(qs: Sequence[nn.Sequential], scalar: TwoHot, latent: Tensor, action: Tensor) -> Tensor:
+    """The same, with gradients of the actions alone."""
+    shape, flat, rows = action.shape[:-1], action.flatten(0, -2), latent.flatten(0, -2)
+    with torch.no_grad():
+        bases = [base_of(q, rows) for q in qs]
+    found = [scalar.mean(behind(q, base, flat)) for q, base in zip(qs, bases, strict=True)]
+    return torch.stack(found).unflatten(1, shape)
 
 
 class RunningScale(nn.Module):

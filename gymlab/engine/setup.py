@@ -140,6 +140,14 @@ def set_threads(config: Config, observation_space: Space) -> None:
     torch.set_num_threads(config.torch_threads or ((os.cpu_count() or 1) if is_image else 1))
 
 
+def keep_freed_memory() -> None:
+    """Let the C library keep what tensors free: activations of a megabyte are else given back, and paid for again page by page.
+
+    glibc raises its thresholds by itself, up to 32 MB, when a larger piece than ever before is freed.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
 def bind_workflow(
     config: Config,
     observation_space: Space,
@@ -193,6 +201,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
     set_threads(config, environment.observation_space)
+    keep_freed_memory()
     workflow = bind_workflow(
         config,
         environment.observation_space,

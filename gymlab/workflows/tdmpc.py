@@ -32,7 +32,7 @@ from gymlab.components.flat import count_parameters
 from gymlab.components.mpc_planner import MPCPlanner, Planned, Value
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.tdmpc_config import TDMPCConfig, heuristic_discount
-from gymlab.components.tdmpc_networks import LatentModel, RunningScale, predictor, values
+from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError, NonFiniteError
@@ -88,7 +88,7 @@ class TDMPC(Workflow):
         self.actions = action_distribution(context.action_space, "squashed_normal", unimix=0.0)
         gamma = heuristic_discount(self._episode_steps()) if config.gamma is None else config.gamma
         self.model = LatentModel(config, self.parts.shapes, self.actions.size, gamma)
-        self.policy = predictor(config.latent, config.hidden, self.actions.parameter_size)
+        self.policy = Predictor(config.latent, config.hidden, self.actions.parameter_size)
         self.slow_qs = copy.deepcopy(self.model.qs).requires_grad_(False).eval()
         self.scale = RunningScale()
         self.modules = {"model": self.model, "policy": self.policy, "slow_qs": self.slow_qs, "scale": self.scale}
@@ -224,12 +224,13 @@ class TDMPC(Workflow):
     def _value_of_plans(self, latent: Tensor, generator: np.random.Generator, mask: np.ndarray | None) -> Value:
         """Rewards along a plan and the value behind it, by the model."""
         model, gamma = self.model, float(self.model.gamma)
-        start = latent.repeat_interleave(self.config.plan_samples, 0)
+        start = model.bases(latent, self.config.plan_samples)
 
         def value(sequences: Tensor) -> Tensor:
-            steps = sequences.flatten(0, 1).unbind(1)
-            z, total, weight = start, start.new_zeros(len(start)), start.new_ones(len(start))
-            for action in steps:
+            first, *later = sequences.flatten(0, 1).unbind(1)
+            total, z = model.imagined_from(start, first)
+            weight = gamma * model.going_on(z)
+            for action in later:
                 reward, z = model.imagined(z, action)
                 total = total + weight * reward
                 weight = weight * (gamma * model.going_on(z))
@@ -244,7 +245,7 @@ class TDMPC(Workflow):
         return value
 
     @staticmethod
-    def _two_of(qs: Any, order: Any) -> list[nn.Module]:
+    def _two_of(qs: Any, order: Any) -> list[Any]:
         """Two networks of an ensemble, drawn anew each time."""
         return [qs[int(index)] for index in order[:2]]
 
@@ -344,7 +345,7 @@ class TDMPC(Workflow):
         action = self.actions.sample(parameters, self.actions.noise(*parameters.shape[:-1]).to(latents.device))
         with Passing(self.model):
             two = self._two_of(self.model.qs, torch.randperm(len(self.model.qs)))
-            value = values(two, self.model.scalar, latents, action).mean(0).float()
+            value = values_of_actions(two, self.model.scalar, latents, action).mean(0).float()
         scale = self.scale.update(value[0])
         entropy = self.actions.entropy(parameters)
         loss = -(weight * (value / scale + self.hyperparameters.ent_coef * entropy)).sum()

@@ -11,7 +11,14 @@ from torch.nn import functional
 
 from gymlab.components.symlog import TwoHot
 from gymlab.components.tdmpc_config import SIZES, TDMPCConfig, heuristic_discount
-from gymlab.components.tdmpc_networks import LatentModel, Mish, PictureEncoder, RunningScale, SimNorm, values
+from gymlab.components.tdmpc_networks import (
+    LatentModel,
+    PictureEncoder,
+    RunningScale,
+    SimNorm,
+    values,
+    values_of_actions,
+)
 from gymlab.errors import ConfigError
 
 TINY = {"env_id": "Pendulum-v1", "algo_id": "tdmpc", "latent": 16, "hidden": 12, "encoder_hidden": 10, "q_count": 3}
@@ -30,16 +37,6 @@ def test_simnorm_is_a_softmax_in_each_group() -> None:
     assert found[0, 1::2].tolist() == pytest.approx([0.25] * 4)
     with pytest.raises(ConfigError, match="groups of 8"):
         SimNorm(12, 8)
-
-
-def test_mish_is_torchs() -> None:
-    x = torch.tensor([-100.0, -5.0, -0.3, 0.0, 3.0, 30.0, 1e4], dtype=torch.float64, requires_grad=True)
-    twin = x.detach().clone().requires_grad_()
-    found, expected = Mish()(x), functional.mish(twin)
-    torch.testing.assert_close(found, expected)
-    found.sum().backward()
-    expected.sum().backward()
-    torch.testing.assert_close(x.grad, twin.grad, atol=1e-8, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +68,7 @@ def test_rewards_and_values_begin_at_exactly_zero() -> None:
 
 
 def test_value_networks_begin_apart_and_small() -> None:
-    first = [q[0].weight for q in model(hidden=256).qs]
+    first = [q[0].linear.weight for q in model(hidden=256).qs]
     for one, other in itertools.combinations(first, 2):
         assert not torch.equal(one, other)
     assert all(weight.std().item() == pytest.approx(0.02, rel=0.15) for weight in first)
@@ -131,3 +128,35 @@ def test_sizes_fill_in_what_is_left_open() -> None:
     filled = TDMPCConfig.fill_in({"size": "1m", "latent": 64})
     assert filled["latent"] == 64
     assert filled["hidden"] == SIZES["1m"]["hidden"]
+
+
+def test_a_first_step_from_shared_latents_is_any_step() -> None:
+    made = model().double()
+    latent, action = torch.rand(2, 16).double(), torch.randn(6, 2).double()
+    torch.nn.init.normal_(made.reward[-1].weight)
+    for rows in (latent, latent[:1]):
+        repeated = rows.repeat_interleave(6 // len(rows), 0)
+        expected = made.imagined(repeated, action)
+        found = made.imagined_from(made.bases(rows, 6 // len(rows)), action)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_values_of_actions_teach_nothing_but_actions() -> None:
+    made = model().double().eval()
+    for q in made.qs:
+        torch.nn.init.normal_(q[-1].weight)
+    latent = torch.rand(4, 5, 16, dtype=torch.float64, requires_grad=True)
+    action = torch.randn(4, 5, 2, dtype=torch.float64, requires_grad=True)
+    twin = action.detach().clone().requires_grad_()
+    expected, found = (
+        values(made.qs, made.scalar, latent, action),
+        values_of_actions(made.qs, made.scalar, latent, twin),
+    )
+    torch.testing.assert_close(found, expected)
+    expected.sum().backward()
+    assert latent.grad is not None
+    latent.grad = None
+    found.sum().backward()
+    torch.testing.assert_close(twin.grad, action.grad)
+    assert latent.grad is None

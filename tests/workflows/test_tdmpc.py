@@ -171,6 +171,7 @@ def test_plans_go_where_the_model_sees_reward() -> None:
     workflow = made.workflow
     # Rewards of the model: the larger the action, the better; values say nothing.
     workflow.model.imagined = lambda z, action: (action[:, 0], z)
+    workflow.model.imagined_from = lambda bases, action: (action[:, 0], torch.rand(len(action), 16))
     planned = workflow._plan(torch.rand(3, 16), workflow.initial_state(3), np.random.default_rng(0))
     assert (planned.mean > 0.7).all()
 

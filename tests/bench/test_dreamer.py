@@ -1,6 +1,4 @@
-"""The Dreamer comparison: goals from a worker that answers at once, sheeprl's environment, and gymlab's own updates."""
-
-import json
+"""The Dreamer comparison: goals from a worker that answers at once, and gymlab's own updates."""
 
 import pytest
 
@@ -8,7 +6,6 @@ from gymlab.bench import dreamer
 from gymlab.bench.dreamer_updates import time_updates
 from gymlab.bench.launch import WorkerFailure
 from gymlab.bench.plan import Plan
-from gymlab.errors import GymlabError
 
 FIGURES = {
     ("gymlab", False): (0.3, 600e6, 637_381),
@@ -52,40 +49,6 @@ def test_a_library_that_fails_is_named():
     section = dreamer.measure(Plan(repeats=1, worker=broken), ["vector"], threads=1, updates=1)
     assert not any(check.met for check in section.checks)
     assert "sheeprl failed: ModuleNotFoundError: sheeprl" in section.tables[0].note
-
-
-def test_each_library_runs_in_its_own_environment(monkeypatch, tmp_path):
-    started = []
-    monkeypatch.setattr(dreamer, "run_worker", lambda job, timeout, command=None: started.append(command) or {})
-    run = dreamer.peer_worker(tmp_path / "bin" / "python")
-    for library in ("gymlab", "sheeprl"):
-        run(dreamer.update_job(library, dreamer.OBSERVATIONS["vector"], 1, 2, 3), 10.0)
-    own, (python, _, script, job) = started
-    assert own is None
-    assert python == str(tmp_path / "bin" / "python")
-    assert script.endswith("sheeprl_peer.py")
-    assert json.loads(job)["observation"] == [4]
-
-
-def test_the_environment_of_sheeprl_is_made_once(monkeypatch, tmp_path):
-    commands, said = [], []
-
-    def run(*command):
-        commands.append(command)
-        (tmp_path / "peer").mkdir(exist_ok=True)
-
-    monkeypatch.setattr(dreamer, "_run", run)
-    for _ in range(2):
-        python = dreamer.peer_python(tmp_path / "peer", said.append)
-    assert python == tmp_path / "peer" / "bin" / "python"
-    assert len(said) == 1
-    assert [command[2] for command in commands] == ["venv", "pip"]
-    assert f"sheeprl=={dreamer.PEER_VERSION}" in commands[1]
-
-
-def test_an_installation_that_fails_says_why():
-    with pytest.raises(GymlabError, match=r"(?s)could not be installed.*No module named no_such_module"):
-        dreamer._run(dreamer.sys.executable, "-m", "no_such_module")
 
 
 def test_updates_are_timed():

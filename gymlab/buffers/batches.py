@@ -33,6 +33,8 @@ class SequenceBatch:
     """[B] int; records that the stream took in after the window's last."""
     online: np.ndarray
     """[B] bool; windows that were served because they were new, not drawn."""
+    weight: np.ndarray | None = None
+    """[B] what each counts, at most 1, where not all are drawn alike."""
 
     def metrics(self) -> dict[str, float]:
         """How old the windows are on average, in records, and which share of them was new."""

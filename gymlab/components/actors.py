@@ -21,7 +21,7 @@ from gymlab.errors import ConfigError
 
 MASKED_LOGIT = -1e8
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-Continuous = Literal["normal", "truncated_normal", "tanh_normal", "squashed_normal"]
+Continuous = Literal["normal", "truncated_normal", "tanh_normal", "squashed_normal", "noisy_tanh"]
 
 
 class ActionDistribution(ABC):
@@ -336,7 +336,41 @@ class SquashedNormalActions(TanhNormalActions):
         return mean, torch.exp(-10 + 6 * (torch.tanh(raw) + 1))
 
 
+class NoisyTanhActions(Bounded):
+    """tanh with a little noise of fixed size (TD-MPC); beyond a bound the gradient goes on as if there were none."""
+
+    STD = 0.05
+
+    def __init__(self, space: spaces.Box) -> None:
+        super().__init__(space)
+        self.parameter_size = self.size
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """tanh(m), and the noise."""
+        return parameters.tanh(), torch.full_like(parameters, self.STD)
+
+    def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Within the bounds."""
+        action = parameters.tanh() + self.STD * noise
+        return action + (action.clamp(-1, 1) - action).detach()
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """Without noise."""
+        return parameters.tanh()
+
+    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
+        """Density of the noise, its cut at the bounds left out."""
+        z = (action - parameters.tanh()) / self.STD
+        return (-0.5 * z * z - math.log(self.STD) - HALF_LOG_TWO_PI).sum(-1)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Of the noise: always the same."""
+        one = 0.5 + HALF_LOG_TWO_PI + math.log(self.STD)
+        return torch.full(parameters.shape[:-1], self.size * one, device=parameters.device)
+
+
 CONTINUOUS: dict[str, type[Bounded]] = {
+    "noisy_tanh": NoisyTanhActions,
     "squashed_normal": SquashedNormalActions,
     "normal": NormalActions,
     "truncated_normal": TruncatedNormalActions,

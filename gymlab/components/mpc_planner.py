@@ -89,9 +89,9 @@ class MPCPlanner:
         return even.expand(count, self.horizon, -1)
 
     def follow(self, mean: Tensor, begins: Tensor) -> Tensor:
-        """Plans [E, H, A] a step on; from nothing where an episode begins, [E] bool."""
+        """Plans of up to H steps as such of [E, H, A], a step on; from nothing where an episode begins, [E] bool."""
         fresh = self.start(len(mean), mean.device)
-        moved = torch.cat([mean[:, 1:], fresh[:, -1:]], 1)
+        moved = torch.cat([mean[:, 1:], fresh[:, mean.shape[1] - 1 :]], 1)
         return torch.where(begins[:, None, None], fresh, moved)
 
     @torch.no_grad()
@@ -103,14 +103,20 @@ class MPCPlanner:
         proposals: Tensor | None = None,
         *,
         explore: bool = False,
+        min_std: float | None = None,
     ) -> Planned:
-        """Improve `mean` [E, H, A]; `proposals` [E, P, H, A] take part in every round, `explore` adds the plan's own noise to the action."""
+        """Improve `mean` [E, H, A] of up to `horizon` steps; `proposals` [E, P, H, A] take part in every round.
+
+        explore: add the plan's own noise to the action.
+        min_std: least deviation of this plan, in place of the planner's.
+        """
+        least = self.min_std if min_std is None else min_std
         count, proposed = len(mean), 0 if proposals is None else proposals.shape[1]
         if proposed >= self.samples:
             raise ConfigError(
                 f"mpc_planner: samples ({self.samples}) must be more than the {proposed} proposed sequences."
             )
-        shape = (count, self.samples, self.horizon, self.action_size)
+        shape = (count, self.samples, *mean.shape[1:])
         sequences = mean.new_empty(shape)
         if proposals is not None:
             sequences[:, :proposed] = proposals
@@ -124,7 +130,7 @@ class MPCPlanner:
             best, places = values.where(usable, values.new_zeros(())).topk(self.elites, 1)
             elites = sequences.gather(1, places[:, :, None, None].expand(-1, -1, *shape[2:]))
             weights = self.weights(best)
-            mean, std = self._fit(elites, weights[:, :, None, None], mean)
+            mean, std = self._fit(elites, weights[:, :, None, None], mean, least)
         chosen = _drawn(weights, generator)
         action = elites[torch.arange(count, device=mean.device), chosen, 0]
         if explore:
@@ -146,15 +152,17 @@ class MPCPlanner:
         noise = _numbers(generator.standard_normal, (count, samples, *mean.shape[1:]), mean)
         return torch.addcmul(mean.unsqueeze(1), std.unsqueeze(1), noise).clamp_(-1, 1)
 
-    def _fit(self, elites: Tensor, weights: Tensor, old: Tensor) -> tuple[Tensor, Tensor]:
+    def _fit(self, elites: Tensor, weights: Tensor, old: Tensor, least: float) -> tuple[Tensor, Tensor]:
         """Mean and deviation of the best."""
         found = (weights * elites).sum(1)
         mean = torch.lerp(found, old, self.momentum)
         if self.choices:
             # No choice is ever ruled out.
-            return torch.lerp(mean, self.start(len(mean), mean.device), self.min_std), torch.zeros_like(mean)
+            return torch.lerp(mean, self.start(len(mean), mean.device)[:, : mean.shape[1]], least), torch.zeros_like(
+                mean
+            )
         variance = (weights * (elites - found.unsqueeze(1)).square()).sum(1)
-        return mean, variance.sqrt().clamp_(self.min_std, self.max_std)
+        return mean, variance.sqrt().clamp_(least, self.max_std)
 
     def _explored(self, action: Tensor, mean: Tensor, std: Tensor, generator: np.random.Generator) -> Tensor:
         if self.choices:

@@ -1,4 +1,4 @@
-"""Settings of TD-MPC2. A size fills in what an experiment leaves open; everything can be set by itself."""
+"""Settings of TD-MPC and TD-MPC2. Version and size fill in what an experiment leaves open; everything can be set by itself."""
 
 from __future__ import annotations
 
@@ -25,9 +25,38 @@ SIZES: dict[str, dict[str, int]] = {
 """TD-MPC2 by its nominal number of parameters; `tiny` is ours, for a quick look on a laptop."""
 
 
-class TDMPCConfig(Config):
-    """What a TD-MPC2 experiment may set. Defaults are the authors', at 5 million parameters."""
+FIRST_VERSION: dict[str, Any] = {
+    "latent": 50,
+    "q_count": 2,
+    "dropout": 0.0,
+    "gamma": 0.99,
+    "consistency_coef": 2.0,
+    "reward_coef": 1.0,
+    "value_coef": 0.4,
+    "ent_coef": 0.0,
+    "slow_every": 2,
+    "horizon": 5,
+    "plan_samples": 537,
+    "plan_policy_samples": 25,
+    "plan_horizon": {"start": 1, "end": 5, "from": 0, "to": 25_000},
+    "min_std": {"start": 0.5, "end": 0.05, "from": 0, "to": 25_000},
+    "momentum": 0.1,
+    "model_lr": 1e-3,
+    "policy_lr": 1e-3,
+    "encoder_lr_factor": 1.0,
+    "max_grad_norm": 10.0,
+    "batch_size": 512,
+    "seed_steps": 5000,
+    "prioritised": True,
+}
+"""TD-MPC as its authors set it (2022). They weigh whole squares of all value networks; halves and means of them are weighed here."""
 
+
+class TDMPCConfig(Config):
+    """What a TD-MPC experiment may set. Defaults are those of TD-MPC2's authors, at 5 million parameters."""
+
+    version: Literal["v1", "v2"] = "v2"
+    """v2 is TD-MPC2 (2024); v1 is TD-MPC (2022): a free latent, scalars as they are, prioritised replay."""
     size: Literal["tiny", "1m", "5m", "19m", "48m", "317m"] = "5m"
     """Widths of the networks, by their nominal number of parameters; tiny is for a laptop."""
 
@@ -58,6 +87,8 @@ class TDMPCConfig(Config):
     # Losses
     gamma: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Discount; none: (L/5 - 1) / (L/5) for episodes of L steps, from 0.95 to 0.995."""
+    reward_unit: Annotated[float, Field(gt=0)] = 1.0
+    """Rewards are learned in multiples of it: for v1, which takes them as they are, one in which a step's is about 1."""
     rho: Share = 0.5
     """Weight of each step along the horizon, to the power of its number."""
     consistency_coef: Weight = 20.0
@@ -71,13 +102,17 @@ class TDMPCConfig(Config):
     ent_coef: Scalar = 1e-4
     """Weight of the policy's entropy."""
     tau: Share = 0.01
-    """Share of the value networks that their slow copies take over each update."""
+    """Share of the value networks (v1: of the encoder, too) that their slow copies take over each time."""
+    slow_every: Whole = 1
+    """Updates from one time to the next."""
 
     # Planning
     planner: Literal["mppi", "cem"] = "mppi"
     """How the best of the sampled sequences are weighed."""
     horizon: Whole = 3
-    """Steps that are planned, and learned along."""
+    """Steps that are learned along, and planned."""
+    plan_horizon: Scalar = 100.0
+    """Steps that are planned, rounded, and never more than `horizon`."""
     plan_samples: Whole = 512
     """Sequences of actions in each round, the policy's own among them."""
     plan_policy_samples: Annotated[int, Field(ge=0)] = 24
@@ -88,10 +123,12 @@ class TDMPCConfig(Config):
     """Rounds; two more from 20 dimensions of action on."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
     """How much more the better sequences weigh."""
-    min_std: Weight = 0.05
+    min_std: Scalar = 0.05
     """Least deviation of a plan."""
     max_std: Weight = 2.0
     """Deviation that a plan begins with."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the last round's plan in the next."""
 
     # Optimisation
     model_lr: Scalar = 3e-4
@@ -114,13 +151,19 @@ class TDMPCConfig(Config):
     """Steps that are kept, over all environments."""
     replay_on_disk: bool = False
     """Keep them in files that are mapped into memory, for more than memory holds."""
+    prioritised: bool = False
+    """Draw by how far values were off, and weigh by how often that is."""
+    priority_alpha: Annotated[float, Field(ge=0, le=1)] = 0.6
+    """How much priorities decide; 0: not at all."""
+    priority_beta: Annotated[float, Field(ge=0, le=1)] = 0.4
+    """How much weights make up for it; 1: in full."""
     held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.02
     """Share of the steps that is never trained on, to judge the model by."""
 
     epoch_env_steps: Whole | None = 1000
     """Environment steps in an epoch."""
 
-    _not_negative = field_validator("ent_coef", "model_lr", "policy_lr")(not_negative)
+    _not_negative = field_validator("ent_coef", "min_std", "model_lr", "policy_lr")(not_negative)
 
     @field_validator("normalize_obs", "normalize_reward")
     @classmethod
@@ -131,9 +174,10 @@ class TDMPCConfig(Config):
 
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What is not given comes from the size."""
-        size = values.get("size", "5m")
-        return {**(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
+        """What is not given comes from the version and the size."""
+        first = values.get("version") == "v1"
+        size = values.get("size", None if first else "5m")
+        return {**(FIRST_VERSION if first else {}), **(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
 
     def curriculum(self, episode_steps: int | None) -> tuple[dict[str, Any], ...]:
         """Phases of an experiment that names none: random steps, as many updates on them, then both together."""

@@ -1,19 +1,24 @@
-"""The networks of TD-MPC2 (Hansen et al. 2024): a latent of small softmaxes, and everything that is predicted from it."""
+"""The networks of TD-MPC2 (Hansen et al. 2024): a latent of small softmaxes, and everything that is predicted from it.
+
+Those of TD-MPC (2022), `version: v1`, are plainer: a free latent, ELU in place of norm and Mish, scalars as they are.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.components.mish_layers import MishLayer
-from gymlab.components.symlog import TwoHot
+from gymlab.components.symlog import TwoHot, UnitNormal
 from gymlab.components.tdmpc_config import TDMPCConfig
 from gymlab.errors import ConfigError
+
+Version = Literal["v1", "v2"]
 
 
 class SimNorm(nn.Module):
@@ -34,20 +39,52 @@ class SimNorm(nn.Module):
         return x.unflatten(-1, (self.group, -1)).softmax(-2).flatten(-2)
 
 
-def layers(sizes: Sequence[int], *, dropout: float = 0.0) -> list[nn.Module]:
-    """A hidden layer for each step from size to size; dropout in the first."""
-    steps = enumerate(itertools.pairwise(sizes))
-    return [MishLayer(inputs, outputs, 0.0 if number else dropout) for number, (inputs, outputs) in steps]
+class PlainLayer(nn.Module):
+    """A linear layer with ELU, or with LayerNorm and tanh (TD-MPC)."""
+
+    def __init__(self, in_features: int, out_features: int, *, normed: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.norm = nn.LayerNorm(out_features) if normed else None
+
+    def base(self, first: Tensor) -> Tensor:
+        """What the first features of an input come to, for `forward`."""
+        return functional.linear(first, self.linear.weight[:, : first.shape[-1]], self.linear.bias)
+
+    def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
+        """[..., in_features] -> [..., out_features]; with a base, the last features alone."""
+        hidden = self.linear(x) if base is None else functional.linear(x, self.linear.weight[:, -x.shape[-1] :]) + base
+        return functional.elu(hidden) if self.norm is None else self.norm(hidden).tanh()
+
+
+def layers(sizes: Sequence[int], version: Version, *, dropout: float = 0.0, normed: bool = False) -> list[nn.Module]:
+    """A hidden layer for each step from size to size; dropout (v2) or a norm (v1) in the first."""
+    steps = list(enumerate(itertools.pairwise(sizes)))
+    if version == "v1":
+        return [PlainLayer(*pair, normed=normed and number == 0) for number, pair in steps]
+    return [MishLayer(*pair, 0.0 if number else dropout) for number, pair in steps]
 
 
 class Predictor(nn.Sequential):
-    """Two hidden layers and a plain one, whose weights begin at 0 with `zero`."""
+    """Two hidden layers and a plain one, which begins at 0 with `zero` (in v2 its weights alone)."""
 
-    def __init__(self, inputs: int, hidden: int, outputs: int, *, dropout: float = 0.0, zero: bool = False) -> None:
-        super().__init__(*layers([inputs, hidden, hidden], dropout=dropout), nn.Linear(hidden, outputs))
-        initialize(self)
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        version: Version = "v2",
+        *,
+        dropout: float = 0.0,
+        normed: bool = False,
+        zero: bool = False,
+    ) -> None:
+        hidden_layers = layers([inputs, hidden, hidden], version, dropout=dropout, normed=normed)
+        last = nn.Linear(hidden, outputs)
+        super().__init__(*hidden_layers, last)
+        initialize(self, version)
         if zero:
-            nn.init.zeros_(self[-1].weight)  # type: ignore[arg-type]
+            nn.init.zeros_(last.weight)
 
 
 def base_of(network: nn.Sequential, first: Tensor) -> Tensor:
@@ -66,41 +103,55 @@ def behind(network: nn.Sequential, base: Tensor, rest: Tensor) -> Tensor:
     return x
 
 
-def initialize(module: nn.Module) -> None:
-    """Truncated normal weights of deviation 0.02 and zero biases, as the authors begin."""
+def initialize(module: nn.Module, version: Version) -> None:
+    """Zero biases, and weights as the authors begin with: truncated normal of deviation 0.02 (v2), orthogonal (v1)."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
-            nn.init.trunc_normal_(part.weight, std=0.02)
+            if version == "v1":
+                nn.init.orthogonal_(part.weight)
+            else:
+                nn.init.trunc_normal_(part.weight, std=0.02)
             nn.init.zeros_(part.bias)
+
+
+def latent_layers(inputs: int, config: TDMPCConfig) -> list[nn.Module]:
+    """The last layer of what gives a latent; in v2 it is normed and cut into softmaxes."""
+    linear, latent = nn.Linear(inputs, config.latent), config.latent
+    return [linear] if config.version == "v1" else [linear, nn.LayerNorm(latent), SimNorm(latent, config.simnorm_group)]
 
 
 class VectorEncoder(nn.Sequential):
     """A vector to a latent."""
 
-    def __init__(self, inputs: int, hidden: int, hidden_layers: int, latent: int, group: int) -> None:
-        sizes = [inputs] + [hidden] * hidden_layers
-        last = [nn.Linear(sizes[-1], latent), nn.LayerNorm(latent), SimNorm(latent, group)]
-        super().__init__(*layers(sizes), *last)
-        initialize(self)
+    def __init__(self, inputs: int, config: TDMPCConfig) -> None:
+        sizes = [inputs] + [config.encoder_hidden] * config.encoder_layers
+        super().__init__(*layers(sizes, config.version), *latent_layers(sizes[-1], config))
+        initialize(self, config.version)
 
 
 class PictureEncoder(nn.Module):
-    """Pictures of 64 pixels to a latent, moved about by up to three pixels while learning (Kostrikov et al. 2020)."""
+    """Pictures of 64 pixels (v1: 84) to a latent, moved about by a few pixels while learning (Kostrikov et al. 2020)."""
 
     PAD = 3
+    KERNELS: ClassVar[dict[str, tuple[tuple[int, int], ...]]] = {
+        "v1": ((7, 2), (5, 2), (3, 2), (3, 2)),
+        "v2": ((7, 2), (5, 2), (3, 2), (3, 1)),
+    }
+    """Side and stride of each convolution."""
 
-    def __init__(self, shape: tuple[int, ...], channels: int, latent: int, group: int) -> None:
+    def __init__(self, shape: tuple[int, ...], config: TDMPCConfig) -> None:
         super().__init__()
-        kernels = ((7, 2), (5, 2), (3, 2), (3, 1))
-        inputs = [shape[0]] + [channels] * len(kernels)
+        kernels = self.KERNELS[config.version]
+        inputs = [shape[0]] + [config.encoder_channels] * len(kernels)
         convolutions: list[nn.Module] = []
         for (before, after), (kernel, stride) in zip(itertools.pairwise(inputs), kernels, strict=True):
             convolutions += [nn.Conv2d(before, after, kernel, stride), nn.ReLU()]
-        self.convolutions = nn.Sequential(*convolutions[:-1], nn.Flatten())
+        ended = convolutions if config.version == "v1" else convolutions[:-1]
+        self.convolutions = nn.Sequential(*ended, nn.Flatten())
         with torch.no_grad():
             flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.out = nn.Sequential(nn.Linear(flat, latent), nn.LayerNorm(latent), SimNorm(latent, group))
-        initialize(self.out)
+        self.out = nn.Sequential(*latent_layers(flat, config))
+        initialize(self.out, config.version)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """[N, C, H, W] bytes -> [N, latent]."""
@@ -135,21 +186,17 @@ class LatentModel(nn.Module):
                 f"tdmpc observes one vector or one picture, and this environment shows {', '.join(shapes)}. A wrapper can choose one."
             )
         ((self.key, shape),) = shapes.items()
-        latent, group, hidden, bins = config.latent, config.simnorm_group, config.hidden, config.bins
-        self.encoder: nn.Module = (
-            PictureEncoder(shape, config.encoder_channels, latent, group)
-            if len(shape) == 3
-            else VectorEncoder(shape[0], config.encoder_hidden, config.encoder_layers, latent, group)
-        )
-        self.scalar = TwoHot(bins, config.bin_reach, "symlog")
-        joint = latent + action
-        last = [nn.Linear(hidden, latent), nn.LayerNorm(latent), SimNorm(latent, group)]
-        self.dynamics = nn.Sequential(*layers([joint, hidden, hidden]), *last)
-        initialize(self.dynamics)
-        self.reward = Predictor(joint, hidden, bins, zero=True)
-        self.end = Predictor(latent, hidden, 1) if config.episodic else None
+        version, latent, hidden = config.version, config.latent, config.hidden
+        self.encoder: nn.Module = PictureEncoder(shape, config) if len(shape) == 3 else VectorEncoder(shape[0], config)
+        self.scalar = UnitNormal() if version == "v1" else TwoHot(config.bins, config.bin_reach, "symlog")
+        joint, numbers = latent + action, self.scalar.size
+        self.dynamics = nn.Sequential(*layers([joint, hidden, hidden], version), *latent_layers(hidden, config))
+        initialize(self.dynamics, version)
+        self.reward = Predictor(joint, hidden, numbers, version, zero=True)
+        self.end = Predictor(latent, hidden, 1, version) if config.episodic else None
         self.qs = nn.ModuleList(
-            Predictor(joint, hidden, bins, dropout=config.dropout, zero=True) for _ in range(config.q_count)
+            Predictor(joint, hidden, numbers, version, dropout=config.dropout, normed=True, zero=True)
+            for _ in range(config.q_count)
         )
         # Of the task, not of the program: an agent that is loaded plans with the discount that it learned with.
         self.register_buffer("gamma", torch.tensor(gamma))
@@ -181,13 +228,15 @@ class LatentModel(nn.Module):
         return 1.0 if self.end is None else torch.sigmoid(-self.end(latent).squeeze(-1))
 
 
-def values(qs: Sequence[nn.Module], scalar: TwoHot, latent: Tensor, action: Tensor) -> Tensor:
+def values(qs: Sequence[nn.Module], scalar: TwoHot | UnitNormal, latent: Tensor, action: Tensor) -> Tensor:
     """What each of the given networks expects of an action, [Q, ...]."""
     joint = torch.cat([latent, action], -1)
     return torch.stack([scalar.mean(q(joint)) for q in qs])
 
 
-def values_of_actions(qs: Sequence[nn.Sequential], scalar: TwoHot, latent: Tensor, action: Tensor) -> Tensor:
+def values_of_actions(
+    qs: Sequence[nn.Sequential], scalar: TwoHot | UnitNormal, latent: Tensor, action: Tensor
+) -> Tensor:
     """The same, with gradients of the actions alone."""
     shape, flat, rows = action.shape[:-1], action.flatten(0, -2), latent.flatten(0, -2)
     with torch.no_grad():

@@ -11,11 +11,15 @@
     x[0] a[0] -> x[1] a[1] -> x[2] ...      r[t], end[t]: of arriving in x[t+1]
 
 Choices are planned as one-hots, and ends are learned and planned with (`episodic`).
+
+TD-MPC (2022), `version: v1`, differs in its networks, in scalars as they are, in targets of the latent by a slow encoder, in the smaller of
+two values everywhere, and in a prioritised replay.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -24,6 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.buffers.prioritised import PrioritisedReplay
 from gymlab.buffers.sequence import SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
@@ -39,6 +44,9 @@ from gymlab.errors import ConfigError, NonFiniteError
 
 MANY_ACTIONS = 20
 """Dimensions of action from which on the planner takes two rounds more."""
+LARGEST_LOSS = 1e4
+"""Of one step of one sequence (v1)."""
+SMALLEST_PRIORITY = 1e-6
 FORBIDDEN = -1e8
 """Value of a plan that begins with what is not allowed."""
 
@@ -85,13 +93,18 @@ class TDMPC(Workflow):
         if context.fabric is not None and context.fabric.world_size > 1:
             raise ConfigError("devices: tdmpc trains in one process. Set devices: 1.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
-        self.actions = action_distribution(context.action_space, "squashed_normal", unimix=0.0)
+        self.first = config.version == "v1"
+        self.actions = action_distribution(
+            context.action_space, "noisy_tanh" if self.first else "squashed_normal", unimix=0.0
+        )
         gamma = heuristic_discount(self._episode_steps()) if config.gamma is None else config.gamma
         self.model = LatentModel(config, self.parts.shapes, self.actions.size, gamma)
-        self.policy = Predictor(config.latent, config.hidden, self.actions.parameter_size)
-        self.slow_qs = copy.deepcopy(self.model.qs).requires_grad_(False).eval()
+        self.policy = Predictor(config.latent, config.hidden, self.actions.parameter_size, config.version)
+        # What targets are made with; in v2 the encoder itself gives those of the latent.
+        self.slow = nn.ModuleDict({"qs": self.model.qs, **({"encoder": self.model.encoder} if self.first else {})})
+        self.slow = copy.deepcopy(self.slow).requires_grad_(False).eval()
         self.scale = RunningScale()
-        self.modules = {"model": self.model, "policy": self.policy, "slow_qs": self.slow_qs, "scale": self.scale}
+        self.modules = {"model": self.model, "policy": self.policy, "slow": self.slow, "scale": self.scale}
         for module in self.modules.values():
             module.to(context.device)
         self.model.eval()
@@ -103,8 +116,8 @@ class TDMPC(Workflow):
             elites=config.plan_elites,
             iterations=config.plan_iterations + 2 * (self.actions.size >= MANY_ACTIONS),
             temperature=config.temperature,
-            min_std=config.min_std,
             max_std=config.max_std,
+            momentum=config.momentum,
             choices=self.actions.sizes if isinstance(self.actions, Choices) else (),
         )
         names = ("act", "collect", "replay")
@@ -121,19 +134,21 @@ class TDMPC(Workflow):
             "model": torch.optim.Adam([{"params": encoder}, {"params": others}], fused=True),
             "policy": torch.optim.Adam(self.policy.parameters(), eps=1e-5, fused=True),
         }
-        self.replay = SequenceReplay(
-            record_fields(self.parts.shapes, self.actions.size),
-            environment.num_envs,
-            self.generators["replay"],
-            capacity=config.replay_size,
-            batch_size=config.batch_size,
-            length=config.horizon + 1,
-            context=0,
-            online=False,
-            least=config.batch_size,
-            held_out=config.held_out,
-            on_disk=config.replay_on_disk,
-        )
+        options: dict[str, Any] = {
+            "capacity": config.replay_size,
+            "batch_size": config.batch_size,
+            "length": config.horizon + 1,
+            "context": 0,
+            "online": False,
+            "least": config.batch_size,
+            "held_out": config.held_out,
+            "on_disk": config.replay_on_disk,
+        }
+        fields = record_fields(self.parts.shapes, self.actions.size)
+        kind: type[SequenceReplay] = SequenceReplay
+        if config.prioritised:
+            kind, options = PrioritisedReplay, {**options, "alpha": config.priority_alpha, "beta": config.priority_beta}
+        self.replay = kind(fields, environment.num_envs, self.generators["replay"], **options)
         to_environment = self.actions.to_environment
         self.collector = SequenceCollector(environment, self.parts.split, to_environment, self.actions.size, {})
         self.memory = self.initial_state(environment.num_envs)
@@ -168,7 +183,8 @@ class TDMPC(Workflow):
         latent = self._encoded(self.parts.split(observation))
         planned = self._plan(latent, memory, self.generators["act"], action_mask)
         action = planned.elites[:, 0, 0] if deterministic else planned.action
-        extras = self._shown(planned) | {"value": planned.value.cpu().numpy(), "latent": latent.cpu().numpy()}
+        value = planned.value.mul(self.config.reward_unit).cpu().numpy()
+        extras = self._shown(planned) | {"value": value, "latent": latent.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), self._followed(planned), extras
 
     def _shown(self, planned: Planned) -> dict[str, np.ndarray]:
@@ -202,9 +218,11 @@ class TDMPC(Workflow):
         """Plans for N environments from their latents [N, L]."""
         if mask is not None and not isinstance(self.actions, Choices):
             raise ConfigError("The environment gives an action mask, and continuous actions cannot be masked.")
-        proposals = self._proposals(latent, generator) if self.config.plan_policy_samples else None
+        steps = max(1, min(round(self.hyperparameters.plan_horizon), self.config.horizon))
+        proposals = self._proposals(latent, generator, steps) if self.config.plan_policy_samples else None
         value = self._value_of_plans(latent, generator, mask)
-        return self.planner.plan(value, memory.mean, generator, proposals, explore=explore and mask is None)
+        least, explore = self.hyperparameters.min_std, explore and mask is None
+        return self.planner.plan(value, memory.mean[:, :steps], generator, proposals, explore=explore, min_std=least)
 
     def _policy_action(self, latent: Tensor, generator: np.random.Generator) -> Tensor:
         """One action of the policy for each row."""
@@ -212,12 +230,12 @@ class TDMPC(Workflow):
         noise = self.actions.noise_from(generator, *parameters.shape[:-1]).to(parameters.device)
         return self.actions.sample(parameters, noise)
 
-    def _proposals(self, latent: Tensor, generator: np.random.Generator) -> Tensor:
-        """[N, P, H, A] what the policy would do."""
+    def _proposals(self, latent: Tensor, generator: np.random.Generator, steps: int) -> Tensor:
+        """[N, P, steps, A] what the policy would do."""
         z, taken = latent.repeat_interleave(self.config.plan_policy_samples, 0), []
-        for step in range(self.config.horizon):
+        for step in range(steps):
             taken.append(self._policy_action(z, generator))
-            if step + 1 < self.config.horizon:
+            if step + 1 < steps:
                 z = self.model.next(z, taken[-1])
         return torch.stack(taken, 1).unflatten(0, (len(latent), -1))
 
@@ -235,7 +253,7 @@ class TDMPC(Workflow):
                 total = total + weight * reward
                 weight = weight * (gamma * model.going_on(z))
             two = self._two_of(model.qs, generator.permutation(len(model.qs)))
-            last = values(two, model.scalar, z, self._policy_action(z, generator)).mean(0)
+            last = self._of_two(values(two, model.scalar, z, self._policy_action(z, generator)))
             total = (total + weight * last).unflatten(0, sequences.shape[:2])
             if mask is not None:
                 allowed = torch.from_numpy(mask).to(total.device).unsqueeze(1)  # [N, 1, A]
@@ -248,6 +266,10 @@ class TDMPC(Workflow):
     def _two_of(qs: Any, order: Any) -> list[Any]:
         """Two networks of an ensemble, drawn anew each time."""
         return [qs[int(index)] for index in order[:2]]
+
+    def _of_two(self, found: Tensor) -> Tensor:
+        """[2, ...] -> [...] what two networks say of an action: their mean, in v1 the smaller."""
+        return found.amin(0) if self.first else found.mean(0)
 
     # Collecting
 
@@ -279,32 +301,43 @@ class TDMPC(Workflow):
         alive = (~data["is_first"][1:]).float().cumprod(0)  # [H, B] transitions
         rho = self.config.rho ** torch.arange(self.config.horizon + 1, device=alive.device).unsqueeze(1)
         self.model.train()
+        counts = alive if batch.weight is None else alive * torch.from_numpy(batch.weight).to(alive.device)
         with self.context.fabric.autocast():
-            losses, metrics, latents = self._model_losses(data, alive, rho)
+            losses, metrics, latents, priority = self._model_losses(data, counts, rho)
         metrics |= self._step("model", torch.stack(list(losses.values())).sum(), self.model)
         with self.context.fabric.autocast():
             policy_loss, more = self._policy_loss(latents, alive, rho)
         metrics |= self._step("policy", policy_loss, self.policy) | more
         self.model.eval()
-        torch._foreach_lerp_(
-            [p.data for p in self.slow_qs.parameters()], [p.data for p in self.model.qs.parameters()], self.config.tau
-        )
+        self._follow_slowly()
         metrics |= {f"loss/{name}": loss.detach() for name, loss in losses.items()} | {
             "loss/policy": policy_loss.detach()
         }
         told: dict[str, Any] = {**metrics, **batch.metrics(), "controller/unusable_values": self.unusable.clone()}
-        return UpdateResult(updates=1, metrics=told)
+        if batch.weight is None:
+            return UpdateResult(updates=1, metrics=told)
+        return UpdateResult(updates=1, metrics=told, write_back=(batch.ids[:, 0], {"priority": priority.cpu().numpy()}))
+
+    def _follow_slowly(self) -> None:
+        """The slow copies take over a share of what was learned."""
+        if (self.context.counters.updates + 1) % self.config.slow_every == 0:
+            fast = [getattr(self.model, name).parameters() for name in self.slow]
+            learned = [parameter.data for parameters in fast for parameter in parameters]
+            torch._foreach_lerp_([parameter.data for parameter in self.slow.parameters()], learned, self.config.tau)
 
     def _model_losses(
-        self, data: dict[str, Tensor], alive: Tensor, rho: Tensor
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor]:
-        """What the model is trained by, each with its weight, and the latents of the rollout [H + 1, B, L]."""
+        self, data: dict[str, Tensor], counts: Tensor, rho: Tensor
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
+        """What the model is trained by, each with its weight; the latents of the rollout [H + 1, B, L], and how far values were off [B]."""
         config, model, horizon = self.config, self.model, self.config.horizon
         observations, actions = data[f"observation/{model.key}"], data["action"][:-1]
-        reward, terminal = data["reward"][1:], data["is_terminal"][1:].float()  # [H, B] of arriving
+        reward = data["reward"][1:] / config.reward_unit  # [H, B] of arriving, as all below
+        terminal = data["is_terminal"][1:].float()
         with torch.no_grad():
             ahead = model.encoder(observations[1:].flatten(0, 1)).unflatten(0, (horizon, -1))
             target = self._targets(ahead, reward, terminal)
+            if self.first:
+                ahead = self.slow["encoder"](observations[1:].flatten(0, 1)).unflatten(0, (horizon, -1))
         z = model.encoder(observations[0])
         rollout = [z]
         for action in actions:
@@ -312,28 +345,34 @@ class TDMPC(Workflow):
             rollout.append(z)
         latents = torch.stack(rollout)
         # A mean over what counts, for each step of the horizon, then over the horizon.
-        weight = rho[:-1] * alive / alive.sum(1, keepdim=True).clamp(min=1) / horizon
-        joint = torch.cat([latents[:-1], actions], -1)
+        alive = counts > 0
+        weight = rho[:-1] * counts / alive.sum(1, keepdim=True).clamp(min=1) / horizon
+        joint, most = torch.cat([latents[:-1], actions], -1), LARGEST_LOSS if self.first else math.inf
         bins = model.scalar
-        found = torch.stack([bins.loss(q(joint).float(), target) for q in model.qs]).mean(0)
+        outputs = [q(joint).float() for q in model.qs]
+        found = torch.stack([bins.loss(output, target) for output in outputs]).mean(0)
         consistency = (latents[1:] - ahead).square().mean(-1)
+        of_reward = bins.loss(model.reward(joint).float(), reward)
         losses = {
-            "consistency": config.consistency_coef * (weight * consistency).sum(),
-            "reward": config.reward_coef * (weight * bins.loss(model.reward(joint).float(), reward)).sum(),
-            "value": config.value_coef * (weight * found).sum(),
+            "consistency": config.consistency_coef * (weight * consistency.clamp(max=most)).sum(),
+            "reward": config.reward_coef * (weight * of_reward.clamp(max=most)).sum(),
+            "value": config.value_coef * (weight * found.clamp(max=most)).sum(),
         }
         if model.end is not None:
             logits = model.end(latents[1:]).squeeze(-1).float()
             error = functional.binary_cross_entropy_with_logits(logits, terminal, reduction="none")
-            losses["end"] = config.end_coef * (alive * error).sum() / alive.sum().clamp(min=1)
+            losses["end"] = config.end_coef * (counts * error).sum() / alive.sum().clamp(min=1)
+        with torch.no_grad():
+            off = torch.stack([bins.mean(output) - target for output in outputs]).abs().sum(0)
+            priority = (rho[:-1] * alive * off).sum(0) + SMALLEST_PRIORITY
         metrics = {"controller/target": target.mean(), "world_model/consistency": consistency.mean()}
-        return losses, {name: value.detach() for name, value in metrics.items()}, latents.detach()
+        return losses, {name: value.detach() for name, value in metrics.items()}, latents.detach(), priority
 
     def _targets(self, ahead: Tensor, reward: Tensor, terminal: Tensor) -> Tensor:
         """r + gamma (1 - end) times the smaller of two slow values, [H, B]."""
         parameters = self.policy(ahead)
         action = self.actions.sample(parameters, self.actions.noise(*parameters.shape[:-1]).to(ahead.device))
-        two = self._two_of(self.slow_qs, torch.randperm(len(self.slow_qs)))
+        two = self._two_of(self.slow["qs"], torch.randperm(self.config.q_count))
         value = values(two, self.model.scalar, ahead, action).amin(0).float()
         return reward + self.model.gamma * (1 - terminal) * value
 
@@ -345,8 +384,8 @@ class TDMPC(Workflow):
         action = self.actions.sample(parameters, self.actions.noise(*parameters.shape[:-1]).to(latents.device))
         with Passing(self.model):
             two = self._two_of(self.model.qs, torch.randperm(len(self.model.qs)))
-            value = values_of_actions(two, self.model.scalar, latents, action).mean(0).float()
-        scale = self.scale.update(value[0])
+            value = self._of_two(values_of_actions(two, self.model.scalar, latents, action)).float()
+        scale = value.new_ones(()) if self.first else self.scale.update(value[0])
         entropy = self.actions.entropy(parameters)
         loss = -(weight * (value / scale + self.hyperparameters.ent_coef * entropy)).sum()
         metrics = {

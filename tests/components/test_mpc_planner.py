@@ -15,14 +15,14 @@ def test_weights_mean_and_deviation_of_the_best() -> None:
     weights = planner.weights(torch.tensor([[1.0, 2.0, 4.0]]))
     torch.testing.assert_close(weights, torch.tensor([[0.140244, 0.231224, 0.628532]]), atol=1e-6, rtol=0)
     elites = torch.tensor([-1.0, 0.0, 0.5]).view(1, 3, 1, 1)
-    mean, std = planner._fit(elites, weights[:, :, None, None], torch.zeros(1, 1, 1))
+    mean, std = planner._fit(elites, weights[:, :, None, None], torch.zeros(1, 1, 1), 0.05)
     assert mean.item() == pytest.approx(0.174021, abs=1e-6)
     assert std.item() == pytest.approx(0.516811, abs=1e-6)
 
 
 def test_momentum_keeps_a_share_of_the_old_mean() -> None:
     planner = MPCPlanner(1, 1, samples=2, elites=1, momentum=0.1)
-    mean, _ = planner._fit(torch.full((1, 1, 1, 1), 0.5), torch.ones(1, 1, 1, 1), torch.full((1, 1, 1), -0.5))
+    mean, _ = planner._fit(torch.full((1, 1, 1, 1), 0.5), torch.ones(1, 1, 1, 1), torch.full((1, 1, 1), -0.5), 0.05)
     assert mean.item() == pytest.approx(0.1 * -0.5 + 0.9 * 0.5)
 
 
@@ -116,3 +116,14 @@ def test_the_same_generator_plans_the_same() -> None:
 def test_what_cannot_be_planned_with_is_refused(options, said) -> None:
     with pytest.raises(ConfigError, match=said):
         MPCPlanner(1, samples=8, **{"elites": 4, **options})
+
+
+def test_a_plan_may_be_shorter_than_the_horizon() -> None:
+    planner = MPCPlanner(1, 3, samples=64, elites=8)
+    generator = np.random.default_rng(0)
+    planned = planner.plan(lambda a: -(a - 0.3).square().sum((2, 3)), planner.start(2)[:, :1], generator, min_std=0.2)
+    assert planned.mean.shape == (2, 1, 1)
+    assert planned.std.min() >= 0.2
+    followed = planner.follow(planned.mean, torch.zeros(2, dtype=torch.bool))
+    assert followed.shape == (2, 3, 1)
+    assert not followed.any()

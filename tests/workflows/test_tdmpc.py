@@ -58,6 +58,10 @@ def shaken(made):
         ("CartPole-v1", {"episodic": True}),
         ("CartPole-v1", {"planner": "cem"}),
         ("CartPole-v1", {"obs_type": "rgb", "resize_obs": [64, 64]}),
+        ("Pendulum-v1", {"version": "v1"}),
+        ("CartPole-v1", {"version": "v1", "episodic": True}),
+        ("CartPole-v1", {"version": "v1", "obs_type": "rgb", "resize_obs": [84, 84]}),
+        ("Pendulum-v1", {"prioritised": True}),
     ],
 )
 def test_every_kind_takes_a_step_and_moves_all_its_networks(env, fields) -> None:
@@ -90,7 +94,7 @@ def test_steps_weigh_by_rho_and_are_divided_by_the_horizon() -> None:
     workflow = made.workflow
     data = batch(made)
     alive = torch.ones(3, 8)
-    losses, _, latents = losses_of(workflow, data, alive)
+    losses, _, latents, _ = losses_of(workflow, data, alive)
     with torch.no_grad():
         ahead = workflow.model.encoder(data["observation/vector"][1:])
         errors = (latents[1:] - ahead).square().mean((1, 2))
@@ -123,7 +127,7 @@ def test_targets_are_the_smaller_of_two_slow_values_and_end_with_the_episode() -
     workflow = made.workflow
     middle = workflow.config.bins // 2
     with torch.no_grad():
-        for number, q in enumerate(workflow.slow_qs):
+        for number, q in enumerate(workflow.slow["qs"]):
             q[-1].bias.fill_(-1e4)[middle + 5 * (number + 1)] = 0  # symexp(1) and symexp(2)
     reward, terminal = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 1.0]])
     target = workflow._targets(torch.rand(1, 2, 16), reward, terminal)
@@ -146,9 +150,9 @@ def test_the_policy_teaches_nobody_else() -> None:
 def test_slow_values_follow_and_the_encoder_learns_slower() -> None:
     made = session()
     workflow = made.workflow
-    slow = [p.clone() for p in workflow.slow_qs.parameters()]
+    slow = [p.clone() for p in workflow.slow["qs"].parameters()]
     workflow.update_agent(made.buffers["replay"].sample(), TRAIN)
-    for old, new, fast in zip(slow, workflow.slow_qs.parameters(), workflow.model.qs.parameters(), strict=True):
+    for old, new, fast in zip(slow, workflow.slow["qs"].parameters(), workflow.model.qs.parameters(), strict=True):
         torch.testing.assert_close(new, torch.lerp(old, fast.detach(), 0.01))
     rates = [group["lr"] for group in workflow.optimizers["model"].param_groups]
     assert rates == pytest.approx([0.3 * 3e-4, 3e-4])
@@ -198,3 +202,53 @@ def test_it_is_described() -> None:
     described = session().workflow.describe()
     assert described["gamma"] == 0.975
     assert described["plan"] == "16 sequences of 3 actions, 2 rounds"
+
+
+def test_the_first_version_learns_latents_from_a_slow_encoder() -> None:
+    made = shaken(session(version="v1", horizon=3))
+    workflow = made.workflow
+    data = batch(made)
+    losses, _, latents, priority = losses_of(workflow, data, torch.ones(3, 8))
+    with torch.no_grad():
+        ahead = workflow.slow["encoder"](data["observation/vector"][1:])
+        errors = (latents[1:] - ahead).square().mean((1, 2))
+    torch.testing.assert_close(losses["consistency"].detach(), 2 * (errors[0] + 0.5 * errors[1] + 0.25 * errors[2]) / 3)
+    assert (priority > 0).all()
+    # Slow copies follow every second update.
+    slow = [p.clone() for p in workflow.slow.parameters()]
+    moved = []
+    for _ in range(2):
+        workflow.update_agent(made.buffers["replay"].sample(), TRAIN)
+        made.counters.updates += 1
+        moved.append(not torch.equal(slow[0], next(iter(workflow.slow.parameters()))))
+    assert moved == [False, True]
+
+
+def test_the_first_version_weighs_sequences_and_tells_how_far_values_were_off() -> None:
+    made = shaken(session(version="v1", horizon=2, rho=0.5))
+    workflow = made.workflow
+    sampled = made.buffers["replay"].sample()
+    sampled.weight[:] = 0.0
+    before = [p.clone() for p in workflow.model.parameters()]
+    result = workflow.update_agent(sampled, TRAIN)
+    for old, new in zip(before, workflow.model.parameters(), strict=True):
+        torch.testing.assert_close(new, old)
+    ids, update = result.write_back
+    assert np.array_equal(ids, sampled.ids[:, 0])
+    assert (update["priority"] > 0).all()
+
+
+def test_plans_grow_longer_and_bolder_by_their_schedules() -> None:
+    made = session(
+        version="v1", min_std={"start": 0.5, "end": 0.1, "to": 100}, plan_horizon={"start": 1, "end": 5, "to": 100}
+    )
+    workflow = made.workflow
+    lengths, least = [], []
+    for steps in (0, 50, 100):
+        workflow.hyperparameters.follow_schedules(steps)
+        planned = workflow._plan(torch.rand(2, 16), workflow.initial_state(2), np.random.default_rng(0))
+        lengths.append(planned.mean.shape[1])
+        least.append(round(float(planned.std.min()), 3))
+    assert lengths == [1, 3, 5]
+    assert least[0] >= 0.5 > least[2] >= 0.1
+    assert workflow._followed(planned).mean.shape == (2, 5, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -52,11 +52,12 @@ FIRST_VERSION: dict[str, Any] = {
 """TD-MPC as its authors set it (2022). They weigh whole squares of all value networks; halves and means of them are weighed here."""
 
 
-class TDMPCConfig(Config):
-    """What a TD-MPC experiment may set. Defaults are those of TD-MPC2's authors, at 5 million parameters."""
+class TDMPC2Config(Config):
+    """What a TD-MPC2 experiment may set. Defaults are the authors', at 5 million parameters."""
 
-    version: Literal["v1", "v2"] = "v2"
-    """v2 is TD-MPC2 (2024); v1 is TD-MPC (2022): a free latent, scalars as they are, prioritised replay."""
+    version: ClassVar[Literal["v1", "v2"]] = "v2"
+    """v2 is TD-MPC2 (2024), v1 TD-MPC (2022)."""
+
     size: Literal["tiny", "1m", "5m", "19m", "48m", "317m"] = "5m"
     """Widths of the networks, by their nominal number of parameters; tiny is for a laptop."""
 
@@ -175,9 +176,9 @@ class TDMPCConfig(Config):
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is not given comes from the version and the size."""
-        first = values.get("version") == "v1"
-        size = values.get("size", None if first else "5m")
-        return {**(FIRST_VERSION if first else {}), **(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
+        size = values.get("size", "5m" if cls.version == "v2" else None)
+        preset = {} if cls.version == "v2" else FIRST_VERSION
+        return {**preset, **(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
 
     def curriculum(self, episode_steps: int | None) -> tuple[dict[str, Any], ...]:
         """Phases of an experiment that names none: random steps, as many updates on them, then both together."""
@@ -190,6 +191,12 @@ class TDMPCConfig(Config):
             {**catch_up, "duration_updates": seed_steps},
             {"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"},
         )
+
+
+class TDMPCConfig(TDMPC2Config):
+    """What a TD-MPC experiment may set. What it leaves open is as its authors had it: `FIRST_VERSION`."""
+
+    version: ClassVar[Literal["v1", "v2"]] = "v1"
 
 
 def heuristic_discount(episode_steps: int | None) -> float:

@@ -1,6 +1,6 @@
 """The networks of TD-MPC2 (Hansen et al. 2024): a latent of small softmaxes, and everything that is predicted from it.
 
-Those of TD-MPC (2022), `version: v1`, are plainer: a free latent, ELU in place of norm and Mish, scalars as they are.
+Those of TD-MPC (2022), `v1`, are plainer: a free latent, ELU in place of norm and Mish, scalars as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from gymlab.components.mish_layers import MishLayer
 from gymlab.components.symlog import TwoHot, UnitNormal
-from gymlab.components.tdmpc_config import TDMPCConfig
+from gymlab.components.tdmpc_config import TDMPC2Config
 from gymlab.errors import ConfigError
 
 Version = Literal["v1", "v2"]
@@ -114,7 +114,7 @@ def initialize(module: nn.Module, version: Version) -> None:
             nn.init.zeros_(part.bias)
 
 
-def latent_layers(inputs: int, config: TDMPCConfig) -> list[nn.Module]:
+def latent_layers(inputs: int, config: TDMPC2Config) -> list[nn.Module]:
     """The last layer of what gives a latent; in v2 it is normed and cut into softmaxes."""
     linear, latent = nn.Linear(inputs, config.latent), config.latent
     return [linear] if config.version == "v1" else [linear, nn.LayerNorm(latent), SimNorm(latent, config.simnorm_group)]
@@ -123,7 +123,7 @@ def latent_layers(inputs: int, config: TDMPCConfig) -> list[nn.Module]:
 class VectorEncoder(nn.Sequential):
     """A vector to a latent."""
 
-    def __init__(self, inputs: int, config: TDMPCConfig) -> None:
+    def __init__(self, inputs: int, config: TDMPC2Config) -> None:
         sizes = [inputs] + [config.encoder_hidden] * config.encoder_layers
         super().__init__(*layers(sizes, config.version), *latent_layers(sizes[-1], config))
         initialize(self, config.version)
@@ -139,7 +139,7 @@ class PictureEncoder(nn.Module):
     }
     """Side and stride of each convolution."""
 
-    def __init__(self, shape: tuple[int, ...], config: TDMPCConfig) -> None:
+    def __init__(self, shape: tuple[int, ...], config: TDMPC2Config) -> None:
         super().__init__()
         kernels = self.KERNELS[config.version]
         inputs = [shape[0]] + [config.encoder_channels] * len(kernels)
@@ -179,7 +179,7 @@ class LatentModel(nn.Module):
 
     gamma: Tensor
 
-    def __init__(self, config: TDMPCConfig, shapes: Mapping[str, tuple[int, ...]], action: int, gamma: float) -> None:
+    def __init__(self, config: TDMPC2Config, shapes: Mapping[str, tuple[int, ...]], action: int, gamma: float) -> None:
         super().__init__()
         if len(shapes) != 1:
             raise ConfigError(

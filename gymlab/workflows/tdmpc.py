@@ -12,7 +12,7 @@
 
 Choices are planned as one-hots, and ends are learned and planned with (`episodic`).
 
-TD-MPC (2022), `version: v1`, differs in its networks, in scalars as they are, in targets of the latent by a slow encoder, in the smaller of
+TD-MPC (2022), `tdmpc`, differs in its networks, in scalars as they are, in targets of the latent by a slow encoder, in the smaller of
 two values everywhere, and in a prioritised replay.
 """
 
@@ -36,7 +36,7 @@ from gymlab.components.dreaming import Passing, time_first
 from gymlab.components.flat import count_parameters
 from gymlab.components.mpc_planner import MPCPlanner, Planned, Value
 from gymlab.components.observation_parts import ObservationParts
-from gymlab.components.tdmpc_config import TDMPCConfig, heuristic_discount
+from gymlab.components.tdmpc_config import TDMPC2Config, TDMPCConfig, heuristic_discount
 from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
@@ -68,12 +68,12 @@ class Plans:
         )
 
 
-@register_workflow("tdmpc")
-class TDMPC(Workflow):
+@register_workflow("tdmpc2")
+class TDMPC2(Workflow):
     """The algorithm, hook by hook."""
 
-    Config: ClassVar[type[Config]] = TDMPCConfig
-    config: TDMPCConfig
+    Config: ClassVar[type[Config]] = TDMPC2Config
+    config: TDMPC2Config
     hyperparameters: Any
 
     @property
@@ -91,7 +91,7 @@ class TDMPC(Workflow):
         """Networks and planner; with an environment also optimisers, replay and the collector."""
         context, config = self.context, self.config
         if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError("devices: tdmpc trains in one process. Set devices: 1.")
+            raise ConfigError(f"devices: {config.algo_id} trains in one process. Set devices: 1.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.first = config.version == "v1"
         self.actions = action_distribution(
@@ -296,7 +296,7 @@ class TDMPC(Workflow):
 
     def update_agent(self, batch: SequenceBatch, phase: PhaseView) -> UpdateResult:
         """One gradient step of the model, one of the policy."""
-        data = time_first(batch.values, 0, self.context.device)
+        data = time_first(batch.values, 0, self.context.device, self.config.reward_unit)
         # A window may cross into the next episode: from there on nothing of it counts.
         alive = (~data["is_first"][1:]).float().cumprod(0)  # [H, B] transitions
         rho = self.config.rho ** torch.arange(self.config.horizon + 1, device=alive.device).unsqueeze(1)
@@ -331,7 +331,7 @@ class TDMPC(Workflow):
         """What the model is trained by, each with its weight; the latents of the rollout [H + 1, B, L], and how far values were off [B]."""
         config, model, horizon = self.config, self.model, self.config.horizon
         observations, actions = data[f"observation/{model.key}"], data["action"][:-1]
-        reward = data["reward"][1:] / config.reward_unit  # [H, B] of arriving, as all below
+        reward = data["reward"][1:]  # [H, B] of arriving, as all below
         terminal = data["is_terminal"][1:].float()
         with torch.no_grad():
             ahead = model.encoder(observations[1:].flatten(0, 1)).unflatten(0, (horizon, -1))
@@ -445,3 +445,10 @@ class TDMPC(Workflow):
             "updates_per_env_step": config.updates_per_step,
         }
         return described | (self.replay.describe() if self.context.train_environment is not None else {})
+
+
+@register_workflow("tdmpc")
+class TDMPC(TDMPC2):
+    """The first version."""
+
+    Config: ClassVar[type[Config]] = TDMPCConfig

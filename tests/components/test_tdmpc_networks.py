@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from gymlab.components.symlog import TwoHot
-from gymlab.components.tdmpc_config import SIZES, TDMPCConfig, heuristic_discount
+from gymlab.components.tdmpc_config import SIZES, TDMPC2Config, heuristic_discount
 from gymlab.components.tdmpc_networks import (
     LatentModel,
     PictureEncoder,
@@ -21,12 +21,12 @@ from gymlab.components.tdmpc_networks import (
 )
 from gymlab.errors import ConfigError
 
-TINY = {"env_id": "Pendulum-v1", "algo_id": "tdmpc", "latent": 16, "hidden": 12, "encoder_hidden": 10, "q_count": 3}
+TINY = {"env_id": "Pendulum-v1", "algo_id": "tdmpc2", "latent": 16, "hidden": 12, "encoder_hidden": 10, "q_count": 3}
 
 
 def model(shape: tuple[int, ...] = (3,), **fields) -> LatentModel:
     torch.manual_seed(0)
-    return LatentModel(TDMPCConfig(**{**TINY, **fields}), {"observation": shape}, 2, gamma=0.9)
+    return LatentModel(TDMPC2Config(**{**TINY, **fields}), {"observation": shape}, 2, gamma=0.9)
 
 
 def test_simnorm_is_a_softmax_in_each_group() -> None:
@@ -121,11 +121,11 @@ def test_the_discount_by_the_length_of_episodes(steps: int | None, gamma: float)
 
 def test_mixed_observations_are_refused() -> None:
     with pytest.raises(ConfigError, match="one vector or one picture"):
-        LatentModel(TDMPCConfig(**TINY), {"image": (3, 64, 64), "vector": (2,)}, 1, 0.9)
+        LatentModel(TDMPC2Config(**TINY), {"image": (3, 64, 64), "vector": (2,)}, 1, 0.9)
 
 
 def test_sizes_fill_in_what_is_left_open() -> None:
-    filled = TDMPCConfig.fill_in({"size": "1m", "latent": 64})
+    filled = TDMPC2Config.fill_in({"size": "1m", "latent": 64})
     assert filled["latent"] == 64
     assert filled["hidden"] == SIZES["1m"]["hidden"]
 

@@ -5,11 +5,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gymlab.components.dreamer_config import DreamerConfig
-from gymlab.components.tdmpc_config import TDMPCConfig
+from gymlab.components.tdmpc_config import TDMPC2Config, TDMPCConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "tdmpc2"]
 
 
 class SmallPPO(Config):
@@ -80,6 +80,7 @@ SCHEMAS = {
     "q_learning": SmallQLearning,
     "reinforce": SmallReinforce,
     "tdmpc": TDMPCConfig,
+    "tdmpc2": TDMPC2Config,
 }
 
 

@@ -97,7 +97,7 @@ KINDS = {
         {**DREAMS, "replay_on_disk": True, "vectorization_mode": "sync"},
     ),
     "plans": ("Pendulum-v1:tdmpc2", PLANS),
-    "plans of the first version": ("Pendulum-v1:tdmpc2", {**PLANS, "version": "v1"}),
+    "plans of the first version": ("Pendulum-v1:tdmpc", PLANS),
     "plans of choices": ("CartPole-v1:tdmpc2", {**PLANS, "vectorization_mode": "sync"}),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
     "table": ("FrozenLake-v1:q_learning", {}),

@@ -35,9 +35,9 @@ TRAIN = PhaseView("train", "online", 0.0, 0, 0, 0, None)
 RANDOM = PhaseView("seed", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
 
 
-def session(env: str = "Pendulum-v1", **fields):
+def session(env: str = "Pendulum-v1", algo: str = "tdmpc2", **fields):
     torch.manual_seed(0)
-    made = prepare(gymlab.resolve(env, algo="tdmpc", **{**TINY, **fields}).config)
+    made = prepare(gymlab.resolve(env, algo=algo, **{**TINY, **fields}).config)
     for _ in range(60):
         made.buffers["replay"].add(made.workflow.collect(RANDOM).trajectory)
     return made
@@ -58,9 +58,9 @@ def shaken(made):
         ("CartPole-v1", {"episodic": True}),
         ("CartPole-v1", {"planner": "cem"}),
         ("CartPole-v1", {"obs_type": "rgb", "resize_obs": [64, 64]}),
-        ("Pendulum-v1", {"version": "v1"}),
-        ("CartPole-v1", {"version": "v1", "episodic": True}),
-        ("CartPole-v1", {"version": "v1", "obs_type": "rgb", "resize_obs": [84, 84]}),
+        ("Pendulum-v1", {"algo": "tdmpc"}),
+        ("CartPole-v1", {"algo": "tdmpc", "episodic": True}),
+        ("CartPole-v1", {"algo": "tdmpc", "obs_type": "rgb", "resize_obs": [84, 84]}),
         ("Pendulum-v1", {"prioritised": True}),
     ],
 )
@@ -205,7 +205,7 @@ def test_it_is_described() -> None:
 
 
 def test_the_first_version_learns_latents_from_a_slow_encoder() -> None:
-    made = shaken(session(version="v1", horizon=3))
+    made = shaken(session(algo="tdmpc", horizon=3))
     workflow = made.workflow
     data = batch(made)
     losses, _, latents, priority = losses_of(workflow, data, torch.ones(3, 8))
@@ -225,7 +225,7 @@ def test_the_first_version_learns_latents_from_a_slow_encoder() -> None:
 
 
 def test_the_first_version_weighs_sequences_and_tells_how_far_values_were_off() -> None:
-    made = shaken(session(version="v1", horizon=2, rho=0.5))
+    made = shaken(session(algo="tdmpc", horizon=2, rho=0.5))
     workflow = made.workflow
     sampled = made.buffers["replay"].sample()
     sampled.weight[:] = 0.0
@@ -240,7 +240,7 @@ def test_the_first_version_weighs_sequences_and_tells_how_far_values_were_off() 
 
 def test_plans_grow_longer_and_bolder_by_their_schedules() -> None:
     made = session(
-        version="v1", min_std={"start": 0.5, "end": 0.1, "to": 100}, plan_horizon={"start": 1, "end": 5, "to": 100}
+        algo="tdmpc", min_std={"start": 0.5, "end": 0.1, "to": 100}, plan_horizon={"start": 1, "end": 5, "to": 100}
     )
     workflow = made.workflow
     lengths, least = [], []

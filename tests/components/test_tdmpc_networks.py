@@ -93,7 +93,7 @@ def test_ends_are_learned_where_asked_for() -> None:
 
 
 def test_pictures_are_moved_about_only_while_learning() -> None:
-    encoder = PictureEncoder((3, 64, 64), 8, 16, 8)
+    encoder = PictureEncoder((3, 64, 64), TDMPC2Config(**{**TINY, "encoder_channels": 8}))
     picture = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
     encoder.eval()
     assert torch.equal(encoder(picture), encoder(picture))

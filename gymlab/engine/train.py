@@ -94,6 +94,8 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
             return _train_beside(session, resumed=True)
         with disk_watched(run), run_lock(run.dir):
             checkpoint = run.checkpoints.find(which, resumable=True)
+            # A checkpoint of another network is refused before anything that came after it is cut.
+            load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path))
             if asked:
                 ask(run.dir, config, asked, BY_RESUME)
             rewind(run, checkpoint)

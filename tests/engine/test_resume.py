@@ -177,3 +177,22 @@ def test_what_would_make_it_another_run_is_refused_by_name(tmp_path):
 def test_nothing_to_resume(tmp_path):
     with pytest.raises(CheckpointError, match="no run"):
         gymlab.resume(runs_dir=tmp_path)
+
+
+def test_a_checkpoint_of_another_network_is_refused_and_nothing_is_cut(tmp_path, monkeypatch):
+    wishes = {**TINY, "max_env_steps": 1024, "keep_checkpoints": 9, "eval_freq_epochs": 1}
+    run = gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **wishes)
+    files = {path: path.read_bytes() for path in run.dir.rglob("*") if path.is_file() and path.name != "run.lock"}
+    assert len(list((run.dir / "checkpoints").glob("epoch=*"))) > 2
+    real = gymlab.engine.train.prepare
+
+    def another(config, **options):
+        session = real(config, **options)
+        session.workflow.modules[next(iter(session.workflow.modules))] = torch.nn.Linear(3, 2)
+        return session
+
+    monkeypatch.setattr(gymlab.engine.train, "prepare", another)
+    with pytest.raises(CheckpointError, match="does not fit this agent"):
+        gymlab.resume("one", runs_dir=tmp_path, epoch=1, max_env_steps=2048)
+    for path, content in files.items():
+        assert path.read_bytes() == content, path

@@ -34,10 +34,10 @@ class Planned:
     """[E, H, A] of the plan: where the next one begins, a step on."""
     std: Tensor
     """[E, H, A] how far the best sequences lay from it; zeros for choices."""
-    value: Tensor
-    """[E] what is expected of the best sequence."""
     elites: Tensor
     """[E, N, H, A] the best sequences, the best of them first."""
+    values: Tensor
+    """[E, N] what is expected of each."""
     unusable: Tensor
     """Values that were not finite and counted as 0, over all rounds."""
 
@@ -135,7 +135,7 @@ class MPCPlanner:
         action = elites[torch.arange(count, device=mean.device), chosen, 0]
         if explore:
             action = self._explored(action, mean[:, 0], std[:, 0], generator)
-        return Planned(action, mean, std, best[:, 0], elites, unusable)
+        return Planned(action, mean, std, elites, best, unusable)
 
     def weights(self, values: Tensor) -> Tensor:
         """[E, N] of the best -> their weights, which add up to 1."""

@@ -197,6 +197,31 @@ class WorldModel(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What a planning agent considered at one observation, the best first."""
+
+    actions: np.ndarray
+    """[N, H, ...] sequences of actions, as the environment takes them."""
+    rewards: np.ndarray
+    """[N, H] what the model expects on the way."""
+    values: np.ndarray
+    """[N] of each whole sequence, with what lies behind it."""
+    weights: np.ndarray
+    """[N] probability that its first action is taken; they add up to 1."""
+    drift: np.ndarray
+    """[K] how far the model's latent is from that of what was observed, after 1 to K steps of the recorded actions, as a share of how far
+    observations lie apart on average."""
+
+
+@runtime_checkable
+class PlanningAgent(Protocol):
+    """What a workflow that plans in a model offers beside `act`; the inspector's World model tab shows it."""
+
+    def plans(self, recording: Recording, start: int, horizon: int) -> Plans:
+        """Plan anew at the observation `start`, and follow the recorded actions for up to `horizon` steps in the model."""
+
+
 class Workflow(ABC):
     """One algorithm. Methods in call order; hooks a workflow does not have are simply absent from its phases."""
 

@@ -39,7 +39,7 @@ from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.tdmpc_config import TDMPC2Config, heuristic_discount
 from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
 from gymlab.config.schema import Config
-from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
+from gymlab.engine.workflow import CollectResult, PhaseView, Plans, Recording, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError, NonFiniteError
 
 MANY_ACTIONS = 20
@@ -51,7 +51,7 @@ FORBIDDEN = -1e8
 """Value of a plan that begins with what is not allowed."""
 
 
-class Plans:
+class Begun:
     """Where the next plans of N environments begin, [N, H, A]."""
 
     def __init__(self, mean: Tensor, fresh: Tensor) -> None:
@@ -59,11 +59,11 @@ class Plans:
         self.fresh = fresh
         """[1, H, A] a plan that no other went before."""
 
-    def forget(self, rows: np.ndarray) -> Plans:
+    def forget(self, rows: np.ndarray) -> Begun:
         """The same with fresh ones in the rows that are True."""
         if not rows.any():
             return self
-        return Plans(
+        return Begun(
             torch.where(torch.from_numpy(rows).to(self.mean.device)[:, None, None], self.fresh, self.mean), self.fresh
         )
 
@@ -161,12 +161,12 @@ class TDMPC2(Workflow):
 
     # Acting
 
-    def initial_state(self, num_envs: int) -> Plans:
+    def initial_state(self, num_envs: int) -> Begun:
         """Plans from nothing."""
         fresh = self.planner.start(1, self.context.device)
-        return Plans(fresh.expand(num_envs, -1, -1), fresh)
+        return Begun(fresh.expand(num_envs, -1, -1), fresh)
 
-    def reset_state(self, state: Plans, is_first: np.ndarray) -> Plans:
+    def reset_state(self, state: Begun, is_first: np.ndarray) -> Begun:
         """Plans of the last episode are forgotten."""
         return state.forget(is_first)
 
@@ -183,7 +183,7 @@ class TDMPC2(Workflow):
         latent = self._encoded(self.parts.split(observation))
         planned = self._plan(latent, memory, self.generators["act"], action_mask)
         action = planned.elites[:, 0, 0] if deterministic else planned.action
-        value = planned.value.mul(self.config.reward_unit).cpu().numpy()
+        value = planned.values[:, 0].mul(self.config.reward_unit).cpu().numpy()
         extras = self._shown(planned) | {"value": value, "latent": latent.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), self._followed(planned), extras
 
@@ -196,9 +196,9 @@ class TDMPC2(Workflow):
         low, half = space.low.ravel(), (space.high - space.low).ravel() * 0.5
         return {"mean": low + (mean + 1) * half, "std": std * half}
 
-    def _followed(self, planned: Planned) -> Plans:
+    def _followed(self, planned: Planned) -> Begun:
         begins = torch.zeros(len(planned.mean), dtype=torch.bool, device=planned.mean.device)
-        return Plans(self.planner.follow(planned.mean, begins), self.planner.start(1, planned.mean.device))
+        return Begun(self.planner.follow(planned.mean, begins), self.planner.start(1, planned.mean.device))
 
     @torch.no_grad()
     def _encoded(self, parts: Mapping[str, np.ndarray]) -> Tensor:
@@ -209,7 +209,7 @@ class TDMPC2(Workflow):
     def _plan(
         self,
         latent: Tensor,
-        memory: Plans,
+        memory: Begun,
         generator: np.random.Generator,
         mask: np.ndarray | None = None,
         *,
@@ -415,6 +415,35 @@ class TDMPC2(Workflow):
         optimizer.step()
         return {f"opt/grads/norm/{name}": norm}
 
+    # Looking inside
+
+    @torch.no_grad()
+    def plans(self, recording: Recording, start: int, horizon: int) -> Plans:
+        """The best sequences at one observation, rolled out by the model, and how far its latent drifts from what was observed."""
+        observed = self._encoded(self.parts.split(recording.observations))
+        latent, generator = observed[start : start + 1], np.random.default_rng(0)
+        planned = self._plan(latent, self.initial_state(1), generator)
+        elites, model = planned.elites[0], self.model
+        z, rewards = latent.expand(len(elites), -1), []
+        for action in elites.unbind(1):
+            reward, z = model.imagined(z, action)
+            rewards.append(reward)
+        taken = torch.from_numpy(self.actions.from_environment(recording.actions)).to(latent.device)
+        z, drift = latent, []
+        for step in range(start, start + horizon):
+            z = model.next(z, taken[step : step + 1])
+            drift.append((z - observed[step + 1]).norm())
+        apart = (observed - observed.mean(0)).norm(dim=1).mean() * math.sqrt(2)
+        unit = self.config.reward_unit
+        sequences = self.actions.to_environment(elites.flatten(0, 1).cpu().numpy())
+        return Plans(
+            sequences.reshape(*elites.shape[:2], *sequences.shape[1:]),
+            (torch.stack(rewards, 1) * unit).cpu().numpy(),
+            (planned.values[0] * unit).cpu().numpy(),
+            self.planner.weights(planned.values)[0].cpu().numpy(),
+            (torch.stack(drift) / apart.clamp(min=1e-8)).cpu().numpy(),
+        )
+
     def get_state(self) -> dict[str, Any]:
         """Generators, plans under way, and where the environments are."""
         return {
@@ -428,7 +457,7 @@ class TDMPC2(Workflow):
         """Take back what `get_state` gave."""
         for name, generator_state in state["generators"].items():
             self.generators[name].bit_generator.state = generator_state
-        self.memory = Plans(torch.as_tensor(state["plans"]).to(self.context.device), self.memory.fresh)
+        self.memory = Begun(torch.as_tensor(state["plans"]).to(self.context.device), self.memory.fresh)
         self.unusable.fill_(state["unusable"])
         self.collector.set_state(state["collector"])
 

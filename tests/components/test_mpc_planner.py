@@ -42,7 +42,7 @@ def test_it_finds_the_best_of_a_parabola_for_each_environment(kind) -> None:
     assert planned.action.shape == (2, 1)
     assert planned.elites.shape == (2, 64, 1, 1)
     assert (planned.std >= 0.05).all()
-    assert planned.value[0] == pytest.approx(0, abs=0.05)
+    assert planned.values[0, 0] == pytest.approx(0, abs=0.05)
     assert planned.unusable == 0
 
 
@@ -96,7 +96,7 @@ def test_values_that_are_no_numbers_count_as_zero_and_are_counted() -> None:
     planner = MPCPlanner(1, 1, samples=4, elites=4, iterations=2)
     planned = planner.plan(lambda a: torch.full(a.shape[:2], torch.nan), planner.start(1), np.random.default_rng(0))
     assert planned.unusable == 8
-    assert planned.value.item() == 0
+    assert planned.values[0, 0].item() == 0
 
 
 def test_the_same_generator_plans_the_same() -> None:

@@ -9,7 +9,7 @@ import torch
 import gymlab
 from gymlab.components.dreaming import time_first
 from gymlab.engine.setup import prepare
-from gymlab.engine.workflow import PhaseView
+from gymlab.engine.workflow import PhaseView, Recording
 from gymlab.errors import ConfigError
 
 TINY = {
@@ -252,3 +252,29 @@ def test_plans_grow_longer_and_bolder_by_their_schedules() -> None:
     assert lengths == [1, 3, 5]
     assert least[0] >= 0.5 > least[2] >= 0.1
     assert workflow._followed(planned).mean.shape == (2, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("env", "fields"), [("Pendulum-v1", {"reward_unit": 2.0}), ("CartPole-v1", {"episodic": True})]
+)
+def test_plans_are_told_in_the_units_of_the_environment(env, fields) -> None:
+    made = shaken(session(env, horizon=2, **fields))
+    workflow, space = made.workflow, made.environment.action_space
+    observations = np.stack([made.environment.observation_space.sample() for _ in range(6)])
+    actions = np.stack([space.sample() for _ in range(6)])
+    told = workflow.plans(Recording(observations, actions, np.arange(6) == 0), 2, 3)
+    assert told.actions.shape == (4, 2, *space.shape)
+    assert all(space.contains(action) for action in told.actions.reshape(8, *space.shape))
+    assert told.rewards.shape == (4, 2)
+    assert (np.diff(told.values) <= 0).all()
+    assert told.weights.sum() == pytest.approx(1)
+    assert told.drift.shape == (3,)
+    # The first steps by hand: the model's reward of the best sequence's first action, and where the recorded action leads.
+    with torch.no_grad():
+        latents = workflow._encoded(workflow.parts.split(observations))
+        best = torch.from_numpy(workflow.actions.from_environment(told.actions[:1, 0]))
+        reward, _ = workflow.model.imagined(latents[2:3], best)
+        after = workflow.model.next(latents[2:3], torch.from_numpy(workflow.actions.from_environment(actions[2:3])))
+        spread = (latents - latents.mean(0)).norm(dim=1).mean() * 2**0.5
+    assert told.rewards[0, 0] == pytest.approx(reward.item() * fields.get("reward_unit", 1.0), rel=1e-4)
+    assert told.drift[0] == pytest.approx(((after - latents[3]).norm() / spread).item(), rel=1e-4)

@@ -53,6 +53,7 @@ _CLASSES = {
         "n_step_return": "NStepReturn",
         "return_scale": "ReturnScale",
     },
+    "vae": {"conv_vae": "ConvVAE"},
 }
 SHIPPED = {
     name: f"gymlab.components.{module}.{attribute}"

@@ -42,6 +42,7 @@ _CLASSES = {
     "image_codecs": {"image_encoder": "ImageEncoder", "image_decoder": "ImageDecoder"},
     "laprop": {"laprop": "LaProp"},
     "latents": {"categorical_latent": "CategoricalLatent", "gaussian_latent": "GaussianLatent"},
+    "mdn_rnn": {"mdn_rnn": "MDNRNN"},
     "normed_layers": {"block_linear": "BlockLinear", "norm_silu": "NormSiLU", "rms_norm": "RMSNorm"},
     "plain": {"identity": "Identity", "deterministic_mlp": "DeterministicMLP", "random_policy": "RandomPolicy"},
     "rssm": {"rssm": "RSSM", "block_gru": "BlockGRU", "normed_gru": "NormedGRU"},

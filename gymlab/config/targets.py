@@ -39,6 +39,7 @@ _CLASSES = {
         "tanh_normal_actions": "TanhNormalActions",
         "truncated_normal_actions": "TruncatedNormalActions",
     },
+    "evolution": {"cma_es": "Evolution"},
     "image_codecs": {"image_encoder": "ImageEncoder", "image_decoder": "ImageDecoder"},
     "laprop": {"laprop": "LaProp"},
     "latents": {"categorical_latent": "CategoricalLatent", "gaussian_latent": "GaussianLatent"},

@@ -8,10 +8,14 @@ CMA-ES makes costs small, so that returns are negated; the weights' mean square,
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import cma
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 STATE: dict[str, tuple[str, ...]] = {
     "": ("sigma", "mean", "mean_old", "mean_old_old", "pc", "countiter", "countevals"),
@@ -40,7 +44,13 @@ class Evolution:
         self._begin(np.zeros(size) if mean is None else mean)
 
     def _begin(self, mean: np.ndarray) -> None:
-        options = {"popsize": self.population, "verbose": -9, "verb_log": 0, "verb_disp": 0, "seed": np.nan}
+        options: dict[str, Any] = {
+            "popsize": self.population,
+            "verbose": -9,
+            "verb_log": 0,
+            "verb_disp": 0,
+            "seed": np.nan,
+        }
         options["randn"] = lambda *shape: self.generator.standard_normal(shape)
         self._strategy = cma.CMAEvolutionStrategy(mean, self.sigma_at_start, options)
         self._asked: list[np.ndarray] | None = None
@@ -131,8 +141,8 @@ class Trial:
         self.begin(np.arange(num_envs))
 
     def begin(self, environments: np.ndarray) -> None:
-        """Give these environments, which begin an episode, their next players."""
-        for environment in environments.tolist():
+        """Give those of these environments, which begin an episode, that have no player the next one."""
+        for environment in environments[self.players[environments] == self.IDLE].tolist():
             self.players[environment] = self.waiting.popleft() if self.waiting else self.IDLE
             if self.players[environment] != self.IDLE:
                 self.shown[environment] = self.players[environment]
@@ -178,3 +188,70 @@ class Trial:
         trial.players, trial.shown = np.array(state["players"]), np.array(state["shown"])
         trial.returns = [list(returns) for returns in state["returns"]]
         return trial
+
+
+class Elite(nn.Module):
+    """The controller that is called best: none is, before a trial of its own over enough episodes says so.
+
+    The best of a generation owes much to luck. So it is played again beside the one it would replace, whose episodes are added to those it has
+    already; the larger mean wins.
+    """
+
+    weights: Tensor
+    total: Tensor
+    episodes: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("weights", torch.zeros(size))
+        self.register_buffer("total", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("episodes", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def mean_return(self) -> float:
+        """Over all episodes that it has played as a contender."""
+        return float(self.total) / max(1, int(self.episodes))
+
+    def contenders(self, *others: np.ndarray) -> np.ndarray:
+        """[K, D] these and, last, the present elite, unless there is none yet."""
+        incumbent = [self.weights.cpu().numpy()] if self.episodes else []
+        return np.stack([*others, *incumbent])
+
+    def judge(self, trial: Trial) -> None:
+        """Take the best of a finished trial of `contenders`."""
+        totals = np.array([np.sum(returns) for returns in trial.returns])
+        episodes = np.full(len(totals), trial.rollouts)
+        if self.episodes:
+            totals[-1] += float(self.total)
+            episodes[-1] += int(self.episodes)
+        best = int((totals / episodes).argmax())
+        self.weights.copy_(torch.from_numpy(trial.weights[best]))
+        self.total.fill_(totals[best])
+        self.episodes.fill_(int(episodes[best]))
+
+    def forget(self) -> None:
+        """What it has returned was in another world; its weights stay."""
+        self.total.zero_()
+        self.episodes.zero_()
+
+
+def draw_generations(path: Path, history: Sequence[Sequence[float]]) -> Path:
+    """Rows of (mean, best, elite, sigma) by generation, as lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    returns, deviation = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    rows = np.array(history).reshape(-1, 4)
+    generations = np.arange(1, len(rows) + 1)
+    for column, name, style in (
+        (0, "mean of the population", "C0-"),
+        (1, "best of it", "C2-"),
+        (2, "elite, judged again", "k-"),
+    ):
+        returns.plot(generations, rows[:, column], style, label=name)
+    deviation.plot(generations, rows[:, 3], "C3-")
+    returns.set_ylabel("return")
+    returns.legend(loc="best", fontsize="small")
+    deviation.set(ylabel="sigma", xlabel="generation")
+    figure.savefig(path, dpi=110)
+    return path

@@ -186,10 +186,20 @@ class MDNRNN(nn.Module):
         """One step inside M: the next z, drawn at this temperature, and what comes with it."""
         state = self.step(z, action, is_first, state)
         expected = self.expect(state.h)
-        reward = torch.zeros_like(z[..., 0]) if expected.reward is None else expected.reward
+        reward = torch.ones_like(z[..., 0]) if expected.reward is None else expected.reward
         # A hard cut at one half, as in the paper: an end is decided by M, not by lot.
         ends = torch.zeros_like(reward, dtype=torch.bool) if expected.end is None else expected.end > 0
         return Dreamt(expected.mixture.sample(temperature), reward, ends, state)
+
+    @torch.no_grad()
+    def look_ahead(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> Tensor:
+        """The likeliest z of steps `seen` to T - 1, [T - seen, B, Z], given the first `seen` of z [T, B, Z] and all actions [T, B, A]."""
+        _, state = self(z[:seen], action[:seen], is_first[:seen], self.initial(z.shape[1]))
+        guesses = [self.expect(state.h).mixture.mode()]
+        for t in range(seen, len(z) - 1):
+            state = self.step(guesses[-1], action[t], torch.zeros_like(is_first[t]), state)
+            guesses.append(self.expect(state.h).mixture.mode())
+        return torch.stack(guesses)
 
 
 class Dreamt(NamedTuple):
@@ -198,7 +208,7 @@ class Dreamt(NamedTuple):
     z: Tensor
     """[B, Z]."""
     reward: Tensor
-    """[B] for the step; zeros where M predicts none."""
+    """[B] for the step; 1 where M predicts none, so that it counts how long a dream lasts."""
     ends: Tensor
     """[B] bool; never, where M predicts none."""
     state: Hidden

@@ -51,6 +51,8 @@ class Evolution:
             "verb_disp": 0,
             "seed": np.nan,
         }
+        # Mirrored samples, its default for fewer than 6, would make the last generation a part of the state.
+        options["CMA_mirrors"] = 0
         options["randn"] = lambda *shape: self.generator.standard_normal(shape)
         self._strategy = cma.CMAEvolutionStrategy(mean, self.sigma_at_start, options)
         self._asked: list[np.ndarray] | None = None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gymlab.components.evolution import Evolution, Trial
+from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.engine.state import decode, encode
 
 
@@ -55,14 +55,14 @@ def through_a_file(state: dict) -> dict:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-@pytest.mark.parametrize("generation", [0, 1, 7, 40])
-def test_a_resumed_evolution_is_the_same_bit_for_bit(generation: int, asked: bool) -> None:
-    one = evolution(12)
+@pytest.mark.parametrize(("generation", "population"), [(0, 10), (1, 10), (7, 4), (40, 10), (41, 16)])
+def test_a_resumed_evolution_is_the_same_bit_for_bit(generation: int, population: int, asked: bool) -> None:
+    one = evolution(12, population=population)
     for _ in range(generation):
         one.tell(-ill(one.ask()))
     if asked:
         one.ask()
-    other = evolution(12, seed=9)
+    other = evolution(12, seed=9, population=population)
     other.tell(-ill(other.ask()))
     other.set_state(through_a_file(one.get_state()))
     assert other.generation == one.generation == generation
@@ -129,3 +129,39 @@ def test_a_trial_comes_back_from_its_state() -> None:
     assert through_a_file(again.get_state()).keys() == trial.get_state().keys()
     assert (again.players == trial.players).all()
     assert (list(again.waiting), again.returns, again.kind) == (list(trial.waiting), trial.returns, "generation")
+
+
+def test_the_elite_is_replaced_by_whoever_is_better_over_all_its_episodes() -> None:
+    elite = Elite(2)
+
+    def judged(contenders: np.ndarray, *returns: float) -> list[float]:
+        trial = Trial(contenders, 2, 0, "elite")
+        trial.returns = [[value - 1, value + 1] for value in returns]
+        elite.judge(trial)
+        return elite.weights.tolist()
+
+    first, second = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    assert elite.contenders(first, second).tolist() == [[1, 0], [0, 1]]
+    assert judged(elite.contenders(first, second), 5, 10) == [0, 1]
+    assert (elite.mean_return, elite.episodes.item()) == (10, 2)
+    # The incumbent is last, and has 10 and 2 now, 6 in the mean: 7 is better, although 10 was more.
+    assert elite.contenders(first).tolist() == [[1, 0], [0, 1]]
+    assert judged(elite.contenders(first), 7, 2) == [1, 0]
+    assert (elite.mean_return, elite.episodes.item()) == (7, 2)
+    assert judged(elite.contenders(second), 5, 9) == [1, 0]
+    assert (elite.mean_return, elite.episodes.item()) == (8, 4)
+    elite.forget()
+    assert elite.contenders(second).tolist() == [[0, 1]]
+    assert elite.weights.tolist() == [1, 0]
+
+
+def test_a_player_whose_environment_only_seemed_to_begin_goes_on() -> None:
+    trial = Trial(np.zeros((4, 1)), 1, 2, "generation")
+    trial.begin(np.array([0]))
+    assert trial.players.tolist() == [0, 1]
+    assert list(trial.waiting) == [2, 3]
+
+
+def test_generations_are_drawn(tmp_path) -> None:
+    path = draw_generations(tmp_path / "generations.png", [[1.0, 2.0, 1.5, 0.1], [2.0, 3.0, 2.5, 0.09]])
+    assert path.stat().st_size > 10_000

@@ -186,3 +186,21 @@ def test_a_dream_ends_where_the_end_is_likelier_than_not() -> None:
         assert dreamt.ends.tolist() == [ends] * 4
         assert dreamt.reward.tolist() == [0.75] * 4
         assert dreamt.z.tolist() == [[0.0]] * 4
+
+
+def test_looking_ahead_sees_the_start_and_the_actions_alone() -> None:
+    torch.manual_seed(0)
+    model = MDNRNN(2, 1, 8)
+    z, action, first = torch.randn(7, 3, 2), torch.randn(7, 3, 1), torch.zeros(7, 3, dtype=torch.bool)
+    guesses = model.look_ahead(z, action, first, 4)
+    assert guesses.shape == (3, 3, 2)
+    changed = z.clone()
+    changed[4:] = 0
+    torch.testing.assert_close(model.look_ahead(changed, action, first, 4), guesses)
+    h, _ = model(z[:4], action[:4], first[:4], model.initial(3))
+    torch.testing.assert_close(guesses[0], model.expect(h[3]).mixture.mode())
+    other = action.clone()
+    other[4] += 1
+    ahead = model.look_ahead(z, other, first, 4)
+    torch.testing.assert_close(ahead[0], guesses[0])
+    assert not torch.allclose(ahead[1], guesses[1])

@@ -325,27 +325,29 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 RESUMED = {
-    "environment": ("CartPole-v1", {"rounds": 2, "generations": 2, "elite_every": 2, "population": 5}, (1, 4, 7, 14, 22)),
-    "dream": ("Lane-v0", {"evolve_in": "dream", "generations": 3, "dream_steps": 10}, (3, 6, 8)),
-    "pictures": ("Picture-v0", {"n_envs": 2, "vae_updates": 2, "vae_batch": 2, "latent_size": 3, "collect_env_steps": 64, "generations": 1}, (3, 6)),
+    "environment": ("CartPole-v1", {"rounds": 2, "generations": 2, "elite_every": 2, "population": 5}),
+    "dream": ("Lane-v0", {"evolve_in": "dream", "generations": 3, "dream_steps": 10}),
+    "pictures": ("Picture-v0", {"n_envs": 2, "vae_updates": 2, "vae_batch": 2, "latent_size": 3, "collect_env_steps": 64, "generations": 1}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", RESUMED)
-def test_resumed_equals_uninterrupted_in_every_phase(tmp_path, kind: str) -> None:
-    experiment, fields, epochs = RESUMED[kind]
+def test_resumed_equals_uninterrupted_wherever_it_was_cut(tmp_path, kind: str) -> None:
+    """A run goes back further and further: in the middle of trials, between generations, and to where M was still learning."""
+    experiment, fields = RESUMED[kind]
     fields = {**TINY, **fields, "max_env_steps": 6000, "keep_checkpoints": 99, "eval_freq_epochs": 1, "seed": 3}
     fields |= {"early_stop_on_eval_threshold": False, "eval_episodes": 1}
     whole = gymlab.train(experiment, algo="world_models", runs_dir=tmp_path, run_id="whole", **fields)
     expected = {name: values for name, values in whole.metrics.items() if not name.startswith("sys/")}
     model = whole.checkpoints.find().read_model()
-    for epoch in epochs:
-        assert epoch < whole.record["counters"]["epoch"]
+    saved = sorted(int(path.name[6:10]) for path in (whole.dir / "checkpoints").glob("epoch=????.ckpt"))
+    assert len(saved) >= 4
+    for epoch in saved[-2 :: -max(1, len(saved) // 4)]:
         resumed = gymlab.resume("whole", epoch=epoch, runs_dir=tmp_path)
         rows = {name: values for name, values in resumed.metrics.items() if not name.startswith("sys/")}
         assert rows == expected, epoch
-        again = resumed.checkpoints.find()
-        assert all(torch.equal(tensor, again.read_model()[name]) for name, tensor in model.items())
+        again = resumed.checkpoints.find().read_model()
+        assert all(torch.equal(tensor, again[name]) for name, tensor in model.items())
 
 
 def test_an_agent_comes_back_from_its_run(tmp_path) -> None:

@@ -5,10 +5,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.world_models_config import WorldModelsConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "world_models"]
 
 
 class SmallPPO(Config):
@@ -77,6 +78,7 @@ SCHEMAS = {
     "dreamer": DreamerConfig,
     "ppo": SmallPPO,
     "q_learning": SmallQLearning,
+    "world_models": WorldModelsConfig,
     "reinforce": SmallReinforce,
 }
 

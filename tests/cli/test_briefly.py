@@ -25,7 +25,9 @@ def test_any_number_of_steps_loads(timesteps):
     assert config.n_envs * config.n_steps % config.batch_size == 0
 
 
-@pytest.mark.parametrize("experiment", ["Taxi-v4:q_learning", "CartPole-v1:reinforce", "experiment=cartpole_ppo"])
+@pytest.mark.parametrize(
+    "experiment", ["Taxi-v4:q_learning", "CartPole-v1:reinforce", "CartPole-v1:world_models", "experiment=cartpole_ppo"]
+)
 def test_a_training_takes_that_many_steps(experiment, tmp_path):
     assert train_briefly(experiment, 100, tmp_path) == 100
 

@@ -21,7 +21,7 @@ from gymlab.errors import ConfigError
 
 MASKED_LOGIT = -1e8
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-Continuous = Literal["normal", "truncated_normal", "tanh_normal"]
+Continuous = Literal["normal", "truncated_normal", "tanh_normal", "squashed_normal"]
 
 
 class ActionDistribution(ABC):
@@ -327,7 +327,17 @@ class TanhNormalActions(Bounded):
         return {"mean": squashed.numpy() * half + center, "std": slope.numpy() * half}
 
 
+class SquashedNormalActions(TanhNormalActions):
+    """tanh of a Normal whose log deviation lies in [-10, 2] (TD-MPC2)."""
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the Normal before tanh: m, exp(-10 + 6 (tanh(s) + 1))."""
+        mean, raw = parameters.chunk(2, -1)
+        return mean, torch.exp(-10 + 6 * (torch.tanh(raw) + 1))
+
+
 CONTINUOUS: dict[str, type[Bounded]] = {
+    "squashed_normal": SquashedNormalActions,
     "normal": NormalActions,
     "truncated_normal": TruncatedNormalActions,
     "tanh_normal": TanhNormalActions,

@@ -159,6 +159,9 @@ class DreamerConfig(Config):
     scalars: Literal["two_hot", "normal"] = "two_hot"
     """Rewards and values as a choice among 255 bins, or as the mean of a Normal."""
 
+    reward_unit: Annotated[float, Field(gt=0)] = 1.0
+    """Rewards are learned in units of this. Bins take any size; for v1 and v2 a step should pay about 1 at most."""
+
     # World-model loss
     dyn_scale: Weight = 1.0
     """Weight of the KL that moves the prior towards the posterior."""

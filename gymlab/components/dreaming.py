@@ -97,10 +97,13 @@ class Passing:
             parameter.requires_grad_(True)
 
 
-def time_first(values: Mapping[str, np.ndarray], context: int, device: torch.device) -> dict[str, Tensor]:
+def time_first(
+    values: Mapping[str, np.ndarray], context: int, device: torch.device, reward_unit: float = 1.0
+) -> dict[str, Tensor]:
     """Windows [B, context + T, ...] as [T, B, ...], with the action before each step; latents of the context as `deter`, `stoch`."""
     tensors = {name: torch.from_numpy(array).to(device).transpose(0, 1) for name, array in values.items()}
     data = {name: value[context:] for name, value in tensors.items() if not name.startswith("latent/")}
+    data["reward"] = data["reward"] / reward_unit
     actions = tensors["action"]
     if context:
         data["previous_action"] = actions[:-1]

@@ -36,6 +36,7 @@ _CLASSES = {
     "actors": {
         "choices": "Choices",
         "normal_actions": "NormalActions",
+        "squashed_normal_actions": "SquashedNormalActions",
         "tanh_normal_actions": "TanhNormalActions",
         "truncated_normal_actions": "TruncatedNormalActions",
     },
@@ -44,6 +45,7 @@ _CLASSES = {
     "laprop": {"laprop": "LaProp"},
     "latents": {"categorical_latent": "CategoricalLatent", "gaussian_latent": "GaussianLatent"},
     "mdn_rnn": {"mdn_rnn": "MDNRNN"},
+    "mpc_planner": {"mpc_planner": "MPCPlanner"},
     "normed_layers": {"block_linear": "BlockLinear", "norm_silu": "NormSiLU", "rms_norm": "RMSNorm"},
     "plain": {"identity": "Identity", "deterministic_mlp": "DeterministicMLP", "random_policy": "RandomPolicy"},
     "rssm": {"rssm": "RSSM", "block_gru": "BlockGRU", "normed_gru": "NormedGRU"},

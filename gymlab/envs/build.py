@@ -267,8 +267,8 @@ def step_rate(vector: VectorEnv, seconds: float = 1.0) -> float:
 
 def _gamma(config: Config) -> float:
     """Discount of the algorithm, at the start of its schedule if it has one."""
-    gamma = getattr(config, "gamma", 0.99)
-    return float(getattr(gamma, "start", gamma))
+    gamma = getattr(config, "gamma", None)
+    return 0.99 if gamma is None else float(getattr(gamma, "start", gamma))
 
 
 def _prepare_display(render_mode: str | None, env_id: str) -> None:

@@ -171,7 +171,7 @@ class Dreamer(Workflow):
         belief = self.agent.observe(self.parts.split(observation), memory, generator)
         action, parameters = self.agent.choose(belief, action_mask, generator)
         with torch.no_grad():
-            value = self.critic.mean(belief.features).cpu().numpy()
+            value = self.critic.mean(belief.features).mul(self.config.reward_unit).cpu().numpy()
         extras = {**self.actions.shown(parameters.cpu()), "value": value, "latent": belief.stoch.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), Memory(belief, action), extras
 
@@ -264,7 +264,7 @@ class Dreamer(Workflow):
 
     def _sequence(self, batch: SequenceBatch) -> dict[str, Tensor]:
         """The batch time first, [T, B, ...], with the state and action that its first trained step comes from."""
-        data = time_first(batch.values, self.config.replay_context, self.context.device)
+        data = time_first(batch.values, self.config.replay_context, self.context.device, self.config.reward_unit)
         if self.config.replay_context:
             data["deter"], data["stoch"] = data["deter"].float(), self.latent.unpack(data["stoch"])
         return data

@@ -56,6 +56,17 @@ def test_it_is_what_autograd_finds(rssm: RSSM, sampled: bool, monkeypatch: pytes
         torch.testing.assert_close(written_out[name], value, msg=name)
 
 
+def test_many_steps_of_a_dream_are_those_of_single_ones(rssm: RSSM) -> None:
+    noise, action = torch.rand(LENGTH, COUNT, 1, 4, dtype=torch.float64), torch.randn(LENGTH, COUNT, ACTION).double()
+    quick = plain = State(torch.randn(COUNT, DETER).double(), torch.rand(COUNT, rssm.latent.size).double())
+    dream = rssm.dreamer()
+    for t in range(LENGTH):
+        quick, plain = dream(quick, action[t], noise[t]), rssm.dream(plain, action[t], noise[t])
+        torch.testing.assert_close(quick.deter, plain.deter)
+        torch.testing.assert_close(quick.stoch, plain.stoch)
+    assert not quick.deter.requires_grad
+
+
 def test_nothing_is_learned_without_gradients(rssm: RSSM) -> None:
     with torch.no_grad():
         states, _ = rssm.observe(

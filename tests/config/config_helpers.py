@@ -5,11 +5,12 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.tdmpc_config import TDMPCConfig
 from gymlab.components.world_models_config import WorldModelsConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "world_models"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "world_models"]
 
 
 class SmallPPO(Config):
@@ -80,6 +81,7 @@ SCHEMAS = {
     "q_learning": SmallQLearning,
     "world_models": WorldModelsConfig,
     "reinforce": SmallReinforce,
+    "tdmpc": TDMPCConfig,
 }
 
 

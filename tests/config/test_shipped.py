@@ -43,6 +43,7 @@ THRESHOLDS = {
     "dmc-cartpole-swingup": 800,
     "brax-inverted_pendulum": 950,
     "brax-reacher": None,
+    "MiniGrid-Empty-6x6-v0": 0.9,
     "MiniGrid-Empty-8x8-v0": 0.9,
     "MiniGrid-DoorKey-5x5-v0": 0.9,
     "Crafter-v1": None,

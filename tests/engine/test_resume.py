@@ -32,6 +32,22 @@ DREAMS = {
     "keep_checkpoints": 9,
 }
 """A replay that is full before the end: what is evicted must be the same too."""
+PLANS = {
+    "n_envs": 2,
+    "max_env_steps": 256,
+    "epoch_env_steps": 32,
+    "seed_steps": 64,
+    "latent": 16,
+    "hidden": 16,
+    "encoder_hidden": 16,
+    "plan_samples": 12,
+    "plan_policy_samples": 4,
+    "plan_elites": 4,
+    "plan_iterations": 2,
+    "replay_size": 200,
+    "torch_threads": 1,
+    "keep_checkpoints": 9,
+}
 KINDS = {
     "native": ("CartPole-v1:ppo", {}),
     "normalised": ("CartPole-v1:ppo", {"normalize_obs": "rolling", "normalize_reward": True}),
@@ -80,6 +96,8 @@ KINDS = {
         "Pendulum-v1:dreamer_v1",
         {**DREAMS, "replay_on_disk": True, "vectorization_mode": "sync"},
     ),
+    "plans": ("Pendulum-v1:tdmpc2", PLANS),
+    "plans of choices": ("CartPole-v1:tdmpc2", {**PLANS, "vectorization_mode": "sync"}),
     "scheduled": ("CartPole-v1:ppo", {"policy_lr": "lin_0.001"}),
     "table": ("FrozenLake-v1:q_learning", {}),
     "table with masks": ("Taxi-v4:q_learning", {"n_envs": 2}),
@@ -118,12 +136,13 @@ def test_resumed_equals_uninterrupted(tmp_path, kind):
     budget = settings.get("max_env_steps", 8 * 256)
     rollout = min(256, budget // 8)
     settings |= {"keep_checkpoints": 9, "max_env_steps": budget}
-    if "dreamer" in experiment:
+    sequences = "dreamer" in experiment or "tdmpc" in experiment
+    if sequences:
         del settings["n_steps"]
         settings |= {"batch_size": 4}
     else:
         settings |= {"n_steps": rollout // settings["n_envs"]}
-    if "q_learning" not in experiment and "dreamer" not in experiment:
+    if "q_learning" not in experiment and not sequences:
         settings |= {"batch_size": min(64, rollout), "n_epochs": 2}
     whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
     gymlab.train(experiment, runs_dir=tmp_path, run_id="cut", **settings)

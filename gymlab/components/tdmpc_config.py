@@ -1,0 +1,156 @@
+"""Settings of TD-MPC2. A size fills in what an experiment leaves open; everything can be set by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from gymlab.config.schedules import not_negative
+from gymlab.config.schema import Config, Scalar
+
+Whole = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"encoder_hidden": 128, "hidden": 128, "latent": 64, "q_count": 2},
+    "1m": {"encoder_hidden": 256, "hidden": 384, "latent": 128, "q_count": 2},
+    "5m": {"encoder_hidden": 256, "hidden": 512, "latent": 512, "q_count": 5},
+    "19m": {"encoder_hidden": 1024, "hidden": 1024, "latent": 768, "q_count": 5, "encoder_layers": 2},
+    "48m": {"encoder_hidden": 1792, "hidden": 1792, "latent": 768, "q_count": 5, "encoder_layers": 3},
+    "317m": {"encoder_hidden": 4096, "hidden": 4096, "latent": 1376, "q_count": 8, "encoder_layers": 4},
+}
+"""TD-MPC2 by its nominal number of parameters; `tiny` is ours, for a quick look on a laptop."""
+
+
+class TDMPCConfig(Config):
+    """What a TD-MPC2 experiment may set. Defaults are the authors', at 5 million parameters."""
+
+    size: Literal["tiny", "1m", "5m", "19m", "48m", "317m"] = "5m"
+    """Widths of the networks, by their nominal number of parameters; tiny is for a laptop."""
+
+    # Model
+    latent: Whole = 512
+    """Length of the latent."""
+    simnorm_group: Whole = 8
+    """Features that share one softmax."""
+    encoder_hidden: Whole = 256
+    """Width of the encoder's hidden layers."""
+    encoder_layers: Whole = 1
+    """Hidden layers of the encoder of vectors."""
+    encoder_channels: Whole = 32
+    """Channels of the encoder of pictures."""
+    hidden: Whole = 512
+    """Width of the two hidden layers of everything else."""
+    q_count: Annotated[int, Field(ge=2)] = 5
+    """Networks that the value of an action is learned by."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """Share of units left out in the first layer of each of them, while learning."""
+    bins: Annotated[int, Field(ge=3)] = 101
+    """Bins that rewards and values are a choice among; an odd number."""
+    bin_reach: Annotated[float, Field(gt=0)] = 10.0
+    """The outermost bins lie at symexp of this."""
+    episodic: bool = False
+    """Learn where episodes end, and plan with it: for tasks that can fail."""
+
+    # Losses
+    gamma: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Discount; none: (L/5 - 1) / (L/5) for episodes of L steps, from 0.95 to 0.995."""
+    rho: Share = 0.5
+    """Weight of each step along the horizon, to the power of its number."""
+    consistency_coef: Weight = 20.0
+    """Weight of predicted against encoded latents."""
+    reward_coef: Weight = 0.1
+    """Weight of the reward."""
+    value_coef: Weight = 0.1
+    """Weight of the values."""
+    end_coef: Weight = 1.0
+    """Weight of the ends, where they are learned."""
+    ent_coef: Scalar = 1e-4
+    """Weight of the policy's entropy."""
+    tau: Share = 0.01
+    """Share of the value networks that their slow copies take over each update."""
+
+    # Planning
+    planner: Literal["mppi", "cem"] = "mppi"
+    """How the best of the sampled sequences are weighed."""
+    horizon: Whole = 3
+    """Steps that are planned, and learned along."""
+    plan_samples: Whole = 512
+    """Sequences of actions in each round, the policy's own among them."""
+    plan_policy_samples: Annotated[int, Field(ge=0)] = 24
+    """Sequences that the policy proposes."""
+    plan_elites: Whole = 64
+    """The best ones, from which the next round is drawn."""
+    plan_iterations: Whole = 6
+    """Rounds; two more from 20 dimensions of action on."""
+    temperature: Annotated[float, Field(gt=0)] = 0.5
+    """How much more the better sequences weigh."""
+    min_std: Weight = 0.05
+    """Least deviation of a plan."""
+    max_std: Weight = 2.0
+    """Deviation that a plan begins with."""
+
+    # Optimisation
+    model_lr: Scalar = 3e-4
+    """Learning rate of the model."""
+    policy_lr: Scalar = 3e-4
+    """Learning rate of the policy."""
+    encoder_lr_factor: Annotated[float, Field(gt=0)] = 0.3
+    """The encoder's learning rate is this times the model's."""
+    max_grad_norm: Annotated[float, Field(gt=0)] | None = 20.0
+    """Norm that gradients are scaled down to; none: never."""
+
+    # Data
+    batch_size: Whole = 256
+    """Sequences of a batch."""
+    updates_per_step: Annotated[float, Field(gt=0)] = 1.0
+    """Updates for each environment step."""
+    seed_steps: Annotated[int, Field(ge=1)] | None = None
+    """Environment steps with random actions before learning, and updates made on them at once; none: five episodes, 1000 at least."""
+    replay_size: Whole = 1_000_000
+    """Steps that are kept, over all environments."""
+    replay_on_disk: bool = False
+    """Keep them in files that are mapped into memory, for more than memory holds."""
+    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.02
+    """Share of the steps that is never trained on, to judge the model by."""
+
+    epoch_env_steps: Whole | None = 1000
+    """Environment steps in an epoch."""
+
+    _not_negative = field_validator("ent_coef", "model_lr", "policy_lr")(not_negative)
+
+    @field_validator("normalize_obs", "normalize_reward")
+    @classmethod
+    def _as_they_are(cls, value: Any) -> Any:
+        if value not in ("off", False):
+            raise ValueError("tdmpc takes observations and rewards as they are; leave it out")
+        return value
+
+    @classmethod
+    def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What is not given comes from the size."""
+        size = values.get("size", "5m")
+        return {**(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
+
+    def curriculum(self, episode_steps: int | None) -> tuple[dict[str, Any], ...]:
+        """Phases of an experiment that names none: random steps, as many updates on them, then both together."""
+        seed_steps = self.seed_steps or max(1000, 5 * (episode_steps or 0))
+        hooks: list[Any] = ["collect", {"name": "update_agent", "ratio": self.updates_per_step}]
+        seed = {"name": "seed", "type": "online", "hooks": ["collect"], "buffer": "replay", "actions": "random"}
+        catch_up = {"name": "catch_up", "type": "offline", "hooks": ["update_agent"], "buffer": "replay"}
+        return (
+            {**seed, "duration_steps": seed_steps},
+            {**catch_up, "duration_updates": seed_steps},
+            {"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"},
+        )
+
+
+def heuristic_discount(episode_steps: int | None) -> float:
+    """The authors' discount for episodes of so many steps; 0.99 where they have no end."""
+    if episode_steps is None:
+        return 0.99
+    fifth = episode_steps / 5
+    return min(max((fifth - 1) / fifth, 0.95), 0.995)

@@ -26,6 +26,15 @@ FREE_NATS = 0.5
 """KL of each dimension of the code that is not made smaller; the floor is this times Z."""
 
 
+class FromPoint(nn.ConvTranspose2d):
+    """A transposed convolution of a picture of one pixel. As a product with the weights it takes an eighth of the time."""
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """[B, inputs, 1, 1] -> [B, outputs, side, side]."""
+        assert self.bias is not None
+        return (x.flatten(1) @ self.weight.flatten(1)).unflatten(1, self.weight.shape[1:]) + self.bias[:, None, None]
+
+
 class ConvVAE(nn.Module):
     """The autoencoder, with the sizes of the paper's appendix."""
 
@@ -42,7 +51,7 @@ class ConvVAE(nn.Module):
         self.log_variance = nn.Linear(WIDTH, size)
         self.to_image = nn.Linear(size, WIDTH)
         self.decoder = nn.Sequential(
-            *(nn.ConvTranspose2d(WIDTH, 128, 5, 2), nn.ReLU(), nn.ConvTranspose2d(128, 64, 5, 2), nn.ReLU()),
+            *(FromPoint(WIDTH, 128, 5), nn.ReLU(), nn.ConvTranspose2d(128, 64, 5, 2), nn.ReLU()),
             *(nn.ConvTranspose2d(64, 32, 6, 2), nn.ReLU(), nn.ConvTranspose2d(32, channels, 6, 2), nn.Sigmoid()),
         )
 

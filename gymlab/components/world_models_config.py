@@ -34,7 +34,7 @@ class WorldModelsConfig(Config):
     mixture: Literal["per_dimension", "joint"] = "per_dimension"
     """Whether each dimension of the code has a mixture of its own, or all dimensions one together."""
     predict_reward: bool = True
-    """Whether M also learns the reward; a dream without counts its steps."""
+    """Whether M also learns the reward; a dream without counts its frames."""
     predict_end: bool = True
     """Whether M also learns when the episode ends; a dream without never does."""
     sees_start: bool = False

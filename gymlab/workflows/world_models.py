@@ -29,6 +29,7 @@ from torch import Tensor
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut, draw_dream
+from gymlab.components.dream_trials import dream_returns
 from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.components.flat import count_parameters
 from gymlab.components.linear_controllers import LinearControllers, action_map
@@ -387,24 +388,23 @@ class WorldModels(Workflow):
         """Returns [K, rollouts] of controllers [K, D] inside M, all at once; each dreams from the same first observations."""
         if not len(self.starts):
             raise ConfigError("There is no first observation to dream from: run collect and collect_codes before.")
-        device, count = self.context.device, len(weights) * rollouts
-        controllers = torch.from_numpy(weights).float().to(device)
+        device = self.context.device
         chosen = self.generators["evolve"].integers(len(self.starts), size=rollouts)
         code = torch.from_numpy(self.starts[chosen]).to(device)
         z = self.vision.draw(code, self._noise(self.generators["evolve"], rollouts)).repeat(len(weights), 1)
-        hidden, begins = self.model.initial(count), torch.ones(count, dtype=torch.bool, device=device)
-        total, alive = torch.zeros(count, device=device), torch.ones(count, dtype=torch.bool, device=device)
-        for _ in range(self.config.dream_steps):
-            features = self._features(z, hidden).view(len(weights), rollouts, -1)
-            outputs = self.controllers(controllers, features).flatten(0, 1)
-            vectors = self.actions.vectors(self.actions.squash(outputs))
-            z, reward, ends, hidden = self.model.dream(z, vectors, begins, hidden, self.hyperparameters.temperature)
-            total += reward * alive
-            alive &= ~ends
-            begins = torch.zeros_like(begins)
-            if not alive.any():
-                break
-        return total.view(len(weights), rollouts).cpu().numpy()
+        returns = dream_returns(
+            self.model,
+            self.controllers,
+            self.actions,
+            torch.from_numpy(weights).float().to(device).repeat_interleave(rollouts, 0),
+            z,
+            features=self._features,
+            temperature=self.hyperparameters.temperature,
+            steps=self.config.dream_steps,
+        )
+        # A dream that counts its steps counts them as the game does, where each is a few frames.
+        scale = 1 if self.config.predict_reward else self.config.frame_skip
+        return scale * returns.view(len(weights), rollouts).cpu().numpy()
 
     # Looking inside
 

@@ -94,6 +94,13 @@ def dreamer(job: dict[str, Any]) -> dict[str, Any]:
     return time_updates(job)
 
 
+def dreams(job: dict[str, Any]) -> dict[str, Any]:
+    """Dreamt steps a second, one by one and at once."""
+    from gymlab.bench.dream_rates import time_dreams
+
+    return time_dreams(job)
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -104,6 +111,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "batches": batches,
     "ways": ways,
     "dreamer": dreamer,
+    "dreams": dreams,
 }
 
 

@@ -63,6 +63,7 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
         settings |= {"batch_size": 2, "batch_length": SEQUENCE, "replay_size": 10 * timesteps, "held_out": 0.0}
         settings |= {"collect_env_steps": max(1, timesteps // 2), "vae_updates": 2, "model_updates": 4}
         settings |= {"vae_batch": SEQUENCE, "population": 4, "rollouts": 1, "dream_steps": timesteps}
+        settings |= {} if getattr(config, "generations", None) is None else {"generations": 2}
     return {name: value for name, value in settings.items() if name in type(config).model_fields}
 
 

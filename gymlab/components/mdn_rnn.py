@@ -192,13 +192,16 @@ class MDNRNN(nn.Module):
         return Dreamt(expected.mixture.sample(temperature), reward, ends, state)
 
     @torch.no_grad()
-    def look_ahead(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> Tensor:
-        """The likeliest z of steps `seen` to T - 1, [T - seen, B, Z], given the first `seen` of z [T, B, Z] and all actions [T, B, A]."""
+    def look_ahead(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int, temperature: float = 0.0) -> Tensor:
+        """z of steps `seen` to T - 1, [T - seen, B, Z], given the first `seen` of z [T, B, Z] and all actions [T, B, A].
+
+        Drawn at the temperature; at 0 each is the likeliest.
+        """
         _, state = self(z[:seen], action[:seen], is_first[:seen], self.initial(z.shape[1]))
-        guesses = [self.expect(state.h).mixture.mode()]
+        guesses = [self.expect(state.h).mixture.sample(temperature)]
         for t in range(seen, len(z) - 1):
             state = self.step(guesses[-1], action[t], torch.zeros_like(is_first[t]), state)
-            guesses.append(self.expect(state.h).mixture.mode())
+            guesses.append(self.expect(state.h).mixture.sample(temperature))
         return torch.stack(guesses)
 
 

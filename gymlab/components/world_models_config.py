@@ -95,6 +95,8 @@ class WorldModelsConfig(Config):
     """Generations in each round; none: until the budget is spent."""
     rounds: Whole = 1
     """Rounds of collecting, V, M and C. From the second on, the elite collects (the paper's iterative procedure)."""
+    reuse_model: bool = False
+    """Keep V and M of init_from_run as they are: collect where dreams begin, encode, and evolve a controller from nothing."""
     n_steps: Whole = 200
     """Steps in each environment between two looks at whether a generation is judged."""
 
@@ -125,6 +127,10 @@ class WorldModelsConfig(Config):
             raise ValueError("generations: several rounds, and evolution in dreams, need a number of them, such as 100")
         if self.evolve_in == "dream" and not (self.predict_reward or self.predict_end):
             raise ValueError("evolve_in: dream needs predict_reward or predict_end; without both all dreams are alike")
+        if self.reuse_model and (self.init_from_run is None or self.rounds > 1):
+            raise ValueError(
+                "reuse_model: true needs the run that has learned V and M (--init-from-run ID), and one round"
+            )
         return self
 
     def curriculum(self, *, sees_pictures: bool) -> tuple[dict[str, Any], ...]:
@@ -147,6 +153,8 @@ class WorldModelsConfig(Config):
         evolve["hooks"] = ["collect_returns", "update_controller"] if real else ["update_controller"]
         evolve["duration_updates"] = self.generations
         vision = [_learning(f"vision{suffix}", "update_vision", self.vae_updates)] if sees_pictures else []
+        if self.reuse_model:
+            return [collect, encode, evolve]
         return [collect, *vision, encode, model, evolve]
 
 

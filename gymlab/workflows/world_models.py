@@ -28,8 +28,8 @@ from torch import Tensor
 
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
-from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut, draw_dream
 from gymlab.components.dream_trials import dream_returns
+from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut, draw_dream
 from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.components.flat import count_parameters
 from gymlab.components.linear_controllers import LinearControllers, action_map
@@ -55,6 +55,8 @@ CODE = "latent/code"
 ENCODED_AT_ONCE = 512
 MOST_STARTS = 1024
 """First observations that dreams begin at: the newest ones."""
+SHOWN_TEMPERATURES = (0.5, 1.0, 1.5)
+"""Of the dreams that people look at beside the likeliest one."""
 GENERATION, ELITE = "generation", "elite"
 """What a trial is for."""
 
@@ -351,7 +353,8 @@ class WorldModels(Workflow):
         if phase.name != self.evolving:
             # Another round, another M: what controllers are given means something else, and they begin at the elite.
             self.evolving, self.contender = phase.name, None
-            self.evolution = self._evolution(self.elite.weights.double().cpu().numpy())
+            elite = self.elite.weights.double().cpu().numpy()
+            self.evolution = self._evolution(None if self.config.reuse_model else elite)
             self.elite.forget()
         if self.contender is None:
             return Trial(self.evolution.ask(), self.config.rollouts, num_envs, GENERATION)
@@ -371,7 +374,11 @@ class WorldModels(Workflow):
             self.elite.judge(trial)
             self.contender = None
             self.history[-1][2] = self.elite.mean_return
-            return UpdateResult(updates=1, metrics={"controller/return/elite": self.elite.mean_return})
+            metrics = {
+                "controller/return/elite": self.elite.mean_return,
+                "controller/generation": self.evolution.generation,
+            }
+            return UpdateResult(updates=1, metrics=metrics)
         returns = trial.means
         self.evolution.tell(returns)
         self.history.append([returns.mean(), returns.max(), self.elite.mean_return, self.evolution.sigma])
@@ -409,7 +416,7 @@ class WorldModels(Workflow):
     # Looking inside
 
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
-        """Truth, reconstruction and dream of the `horizon` observations after `start`; every guess is the likeliest one."""
+        """Truth, reconstruction and dream of the `horizon` observations after `start`, each guess the likeliest; and dreams that are drawn."""
         first = start - int(np.argmax(recording.is_first[start::-1]))
         rows = slice(first, start + horizon + 1)
         parts = self.parts.split(recording.observations[rows])
@@ -419,16 +426,27 @@ class WorldModels(Workflow):
         action = torch.from_numpy(self.actions.from_environment(recording.actions[rows])).to(z.device).unsqueeze(1)
         begins = torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
         begins[0] = True
-        shown = self._shown(z, action, begins, start - first + 1)
+        seen = start - first + 1
+        # The same dream each time it is looked at, and none of the run's own chance.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(start)
+            drawn = [self.model.look_ahead(z, action, begins, seen, temperature) for temperature in SHOWN_TEMPERATURES]
+        shown = [*self._shown(z, action, begins, seen), *(self._decoded(codes) for codes in drawn)]
+        reconstruction, dream, *others = (self.parts.join({self.vision.key: rows[:, 0]}) for rows in shown)
         truth = recording.observations[start + 1 : start + 1 + horizon]
-        return Dream(truth, *(self.parts.join({self.vision.key: rows[:, 0]}) for rows in shown))
+        names = [f"temperature {temperature:g}" for temperature in SHOWN_TEMPERATURES]
+        return Dream(truth, reconstruction, dream, dict(zip(names, others, strict=True)))
 
     @torch.no_grad()
     def _shown(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> tuple[np.ndarray, np.ndarray]:
         """Reconstruction and dream [T - seen, B, ...] of sequences [T, B, ...] of which the dream sees the first `seen` steps."""
-        codes = torch.stack([z[seen:], self.model.look_ahead(z, action, is_first, seen)])  # [2, T - seen, B, Z]
-        reconstruction, dream = self.vision.decode(codes.flatten(0, 2)).unflatten(0, codes.shape[:3]).cpu().numpy()
-        return reconstruction, dream
+        return self._decoded(z[seen:]), self._decoded(self.model.look_ahead(z, action, is_first, seen))
+
+    @torch.no_grad()
+    def _decoded(self, z: Tensor) -> np.ndarray:
+        """Codes [T, B, Z] as observations [T, B, ...]."""
+        decoded: np.ndarray = self.vision.decode(z.flatten(0, 1)).unflatten(0, z.shape[:2]).cpu().numpy()
+        return decoded
 
     def _held_out(self, batch: SequenceBatch) -> HeldOut:
         """What M makes of sequences that it was not trained on; the last 15 steps are dreamt."""

@@ -204,3 +204,8 @@ def test_looking_ahead_sees_the_start_and_the_actions_alone() -> None:
     ahead = model.look_ahead(z, other, first, 4)
     torch.testing.assert_close(ahead[0], guesses[0])
     assert not torch.allclose(ahead[1], guesses[1])
+    torch.manual_seed(3)
+    drawn = model.look_ahead(z, action, first, 4, temperature=1.0)
+    torch.manual_seed(3)
+    torch.testing.assert_close(drawn[0], model.expect(h[3]).mixture.sample(1.0))
+    assert not torch.allclose(drawn[0], guesses[0])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gymlab.components.flat import count_parameters
-from gymlab.components.vae import ConvVAE, Vision, draw_code, kl_to_standard_normal
+from gymlab.components.vae import ConvVAE, FromPoint, Vision, draw_code, kl_to_standard_normal
 from gymlab.errors import ConfigError
 
 
@@ -24,6 +24,12 @@ def test_pictures_shrink_and_grow_as_in_the_paper() -> None:
     assert sides == [31, 14, 6, 2]
     assert x.shape == (2, 1024)
     assert vae.decode(torch.zeros(2, 8)).shape == (2, 3, 64, 64)
+
+
+def test_a_point_grows_as_by_a_transposed_convolution() -> None:
+    layer, x = FromPoint(6, 4, 5), torch.randn(3, 6, 1, 1)
+    expected = torch.nn.functional.conv_transpose2d(x, layer.weight, layer.bias, stride=2)
+    torch.testing.assert_close(layer(x), expected)
 
 
 def test_kl_by_hand() -> None:

@@ -230,6 +230,29 @@ def test_nothing_counts_after_the_end_of_a_dream() -> None:
     assert workflow.dream_returns(np.zeros((2, workflow.controllers.size)), 1).tolist() == [[6.0], [6.0]]
 
 
+def test_a_dream_without_rewards_counts_frames() -> None:
+    made = session(dream_steps=10, predict_reward=False, frame_skip=4, vectorization_mode="sync")
+    made.workflow.starts = np.zeros((1, 4), np.float32)
+    never = torch.zeros(2, dtype=torch.bool)
+    made.workflow.model.dream = lambda z, action, begins, hidden, temperature: (z, torch.ones(2), never, hidden)
+    assert made.workflow.dream_returns(np.zeros((2, made.workflow.controllers.size)), 1).tolist() == [[40], [40]]
+
+
+def test_v_and_m_of_another_run_are_kept_and_its_controller_is_not(tmp_path) -> None:
+    fields = {**TINY, "generations": 1, "evolve_in": "dream", "dream_steps": 5, "max_env_steps": 256, "sigma": 0.5}
+    first = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="first", seed=0, **fields)
+    options = {**fields, "init_from_run": "first/@last", "reuse_model": True, "sigma": 1e-6}
+    second = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="second", seed=1, **options)
+    before, after = (load(f"{run.id}/@last", runs_dir=tmp_path).workflow for run in (first, second))
+    for name, value in before.model.state_dict().items():
+        torch.testing.assert_close(after.model.state_dict()[name], value)
+    assert before.elite.weights.abs().max() > 0.1
+    # So small a deviation leaves it where it began: at nothing.
+    assert after.elite.weights.abs().max() < 1e-3
+    with pytest.raises(ConfigError, match="--init-from-run"):
+        gymlab.resolve("CartPole-v1", algo="world_models", reuse_model=True)
+
+
 def test_first_observations_are_where_dreams_begin() -> None:
     made = session("Remember-v0", n_envs=2)
     filled(made, 100)
@@ -297,6 +320,11 @@ def test_dreams_beside_the_truth() -> None:
     changed[4:] = changed[0] = 0
     again = workflow.imagine(Recording(changed, recording.actions, recording.is_first), 3, 4)
     np.testing.assert_array_equal(again.dream, dream.dream)
+    assert list(dream.others) == ["temperature 0.5", "temperature 1", "temperature 1.5"]
+    for name, drawn in dream.others.items():
+        assert drawn.shape == (4, 4)
+        assert not np.array_equal(drawn, dream.dream)
+        np.testing.assert_array_equal(drawn, again.others[name])
     other = recording.actions.copy()
     other[3] = 1 - other[3]
     assert not np.array_equal(

@@ -40,8 +40,8 @@ def dreams(job: dict[str, Any], rows: int) -> Callable[[], Any]:
     actions = action_map(spaces.Box(-1, 1, (job["actions"],)), "auto", (0, 1, 2), 0.0, 0.0)
     controllers = LinearControllers(job["latent"] + job["hidden"], actions.outputs)
     weights, z = 0.1 * torch.randn(rows, controllers.size), torch.randn(rows, job["latent"])
-    options = {"features": features, "temperature": TEMPERATURE, "steps": STEPS}
-    return partial(dream_returns, model, controllers, actions, weights, z, **options)
+    begun = partial(dream_returns, model, controllers, actions, weights, z)
+    return partial(begun, features=features, temperature=TEMPERATURE, steps=STEPS)
 
 
 def features(z: torch.Tensor, hidden: Hidden) -> torch.Tensor:

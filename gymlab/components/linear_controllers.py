@@ -159,7 +159,13 @@ class Tanh(ActionMap):
 
 
 class CarRacingActions(Tanh):
-    """CarRacing as in the paper: steering tanh, gas (tanh + 1) / 2, brake max(tanh, 0), so that the brake is off half of the time."""
+    """CarRacing as in the paper: steering tanh, gas (tanh + 1) / 2, brake max(tanh, 0), so that the brake is off half of the time.
+
+    A random walk is drawn back to the wheel straight, half the gas and no brake: one that stays at a bound turns in circles or stands.
+    """
+
+    MIDDLE = np.array([0.0, 0.0, -1.0], np.float32)
+    PULL = 0.1
 
     def __init__(self, space: spaces.Box, drift: float) -> None:
         super().__init__(space, drift)
@@ -170,6 +176,13 @@ class CarRacingActions(Tanh):
         """Steering, gas and brake in the environment's own units."""
         steering, gas, brake = raw.unbind(-1)
         return torch.stack([steering, (gas + 1) / 2, brake.clamp(0, 1)], -1)
+
+    def walk(
+        self, raw: np.ndarray, fresh: np.ndarray, generator: np.random.Generator, mask: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Noisy steps, each after a tenth of the way back to the middle, where it begins."""
+        pulled = raw + self.PULL * (self.MIDDLE - raw) + self.drift * generator.standard_normal(raw.shape)
+        return np.where(fresh[:, None], self.MIDDLE, np.clip(pulled, -1, 1)).astype(np.float32)
 
     def to_environment(self, vectors: np.ndarray) -> np.ndarray:
         """As they are."""

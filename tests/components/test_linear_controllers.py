@@ -84,7 +84,7 @@ def test_random_choices_are_held() -> None:
 
 
 def test_continuous_actions_wander() -> None:
-    mapped, generator = actions(CAR, "car_racing", drift=0.1), np.random.default_rng(0)
+    mapped, generator = actions(CAR, "auto", drift=0.1), np.random.default_rng(0)
     raw = mapped.walk(np.zeros((2000, 3), np.float32), np.ones(2000, bool), generator)
     assert raw.std() == pytest.approx(np.sqrt(1 / 3), abs=0.02)
     moved = mapped.walk(raw, np.zeros(2000, bool), generator)
@@ -101,3 +101,11 @@ def test_spaces_that_do_not_fit_are_refused() -> None:
         actions(spaces.Discrete(2), "thresholds")
     with pytest.raises(ConfigError, match="env_wrappers"):
         actions(spaces.MultiBinary(3))
+
+
+def test_a_random_drive_is_drawn_back_to_half_the_gas_and_no_brake() -> None:
+    car = action_map(spaces.Box(np.array([-1, 0, 0]), np.ones(3), dtype=np.float32), "car_racing", (0, 1, 2), 0.0, 0.0)
+    generator, raw = np.random.default_rng(0), np.array([[1.0, -1.0, 1.0], [0.5, 0.5, 0.5]], np.float32)
+    walked = car.walk(raw, np.array([False, True]), generator)
+    np.testing.assert_allclose(walked, [[0.9, -0.9, 0.8], [0.0, 0.0, -1.0]], rtol=1e-6)
+    np.testing.assert_allclose(car.vectors(torch.from_numpy(walked)), [[0.9, 0.05, 0.8], [0.0, 0.5, 0.0]], atol=1e-6)

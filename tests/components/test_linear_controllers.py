@@ -104,7 +104,7 @@ def test_spaces_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_random_drive_is_drawn_back_to_half_the_gas_and_no_brake() -> None:
-    car = action_map(spaces.Box(np.array([-1, 0, 0]), np.ones(3), dtype=np.float32), "car_racing", (0, 1, 2), 0.0, 0.0)
+    car = action_map(CAR, "car_racing", (0, 1, 2), 0.0, 0.0)
     generator, raw = np.random.default_rng(0), np.array([[1.0, -1.0, 1.0], [0.5, 0.5, 0.5]], np.float32)
     walked = car.walk(raw, np.array([False, True]), generator)
     np.testing.assert_allclose(walked, [[0.9, -0.9, 0.8], [0.0, 0.0, -1.0]], rtol=1e-6)

@@ -101,6 +101,13 @@ def tdmpc(job: dict[str, Any]) -> dict[str, Any]:
     return time_steps(job)
 
 
+def dreams(job: dict[str, Any]) -> dict[str, Any]:
+    """Dreamt steps a second, one by one and at once."""
+    from gymlab.bench.dream_rates import time_dreams
+
+    return time_dreams(job)
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -112,6 +119,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "ways": ways,
     "dreamer": dreamer,
     "tdmpc": tdmpc,
+    "dreams": dreams,
 }
 
 

@@ -294,6 +294,23 @@ class SequenceReplay:
             values = copied(self.fields, self._pieces(choice, range(len(picked)), span), (len(picked), span))
             return self._finish(choice, values)
 
+    def stretch(self, position: int, size: int) -> tuple[np.ndarray, Arrays] | None:
+        """Up to `size` records of one stream, from the one on that `position` records before it are held: ids [K] and values by field.
+
+        Stretch after stretch, stream after stream, this goes through everything; None behind the end. Flags are as they were recorded.
+        """
+        with self._lock:
+            oldest, written = self._storage.bounds()
+            ends = np.cumsum(written - oldest)
+            if position >= ends[-1]:
+                return None
+            env = int(np.searchsorted(ends, position, side="right"))
+            start = int(written[env] - (ends[env] - position))
+            stop = min(start + size, int(written[env]))
+            choice = Choice(np.array([env]), np.array([start]), np.zeros(1, bool))
+            values = copied(self.fields, self._pieces(choice, [0], stop - start), (1, stop - start))
+            return np.arange(start, stop) * self.num_envs + env, {name: array[0] for name, array in values.items()}
+
     def attach(self, files: ChunkFiles, name: str = "replay") -> None:
         """Where the files of full chunks lie from now on; those that were written elsewhere are taken along."""
         with self._lock:

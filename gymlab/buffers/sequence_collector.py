@@ -57,6 +57,12 @@ class SequenceCollector:
         self.seconds = {"env": 0.0, "act": 0.0}
         """Time spent since the run began, by what it was spent on."""
 
+    def restart(self) -> None:
+        """Begin with new episodes: others have stepped the environment since."""
+        self.started = False
+        self.reward, self.dead = np.zeros_like(self.reward), np.zeros_like(self.dead)
+        self.is_first = np.ones_like(self.is_first)
+
     def collect(self, act: Act, steps: int) -> tuple[list[Records], list[Episode], int]:
         """`steps` in each environment: records, episodes that ended, and transitions that were real."""
         environment = self.environment

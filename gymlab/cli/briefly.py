@@ -58,6 +58,12 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
         half, rows = timesteps // 2, 2 * SEQUENCE
         settings |= {"batch_size": 2, "batch_length": SEQUENCE, "prefill_steps": half, "replay_size": 10 * timesteps}
         settings |= {"train_ratio": 4 * rows / half, "epoch_env_steps": half, "pretrain_updates": 0}
+    if "collect_env_steps" in type(config).model_fields:
+        # A pipeline: half of the steps are collected, each part learns from them a few times, and the rest is left to the last part.
+        settings |= {"batch_size": 2, "batch_length": SEQUENCE, "replay_size": 10 * timesteps, "held_out": 0.0}
+        settings |= {"collect_env_steps": max(1, timesteps // 2), "vae_updates": 2, "model_updates": 4}
+        settings |= {"vae_batch": SEQUENCE, "population": 4, "rollouts": 1, "dream_steps": timesteps}
+        settings |= {} if getattr(config, "generations", None) is None else {"generations": 2}
     return {name: value for name, value in settings.items() if name in type(config).model_fields}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gymlab.components.flat import FlatParameters
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.errors import ConfigError, NonFiniteError, did_you_mean
 
 ADAM_EPSILON = 1e-5
 """PPO's epsilon, larger than torch's 1e-8: the first steps stay small where gradients are tiny."""
@@ -106,3 +106,30 @@ class FlatOptimizer:
             grad_scale=None,
             found_inf=None,
         )
+
+
+def descend(
+    optimizer: torch.optim.Optimizer,
+    losses: Mapping[str, Tensor],
+    scales: Mapping[str, float],
+    lr: float,
+    *,
+    clip_value: float | None = None,
+) -> Tensor:
+    """One step down the weighted sum of the losses; gives the norm of the gradient before its values were clipped."""
+    assert losses.keys() == scales.keys(), (losses.keys(), scales.keys())
+    total = torch.stack([losses[name] * scale for name, scale in scales.items()]).sum()
+    if not torch.isfinite(total):
+        broken = next((name for name, loss in losses.items() if not torch.isfinite(loss)), "total")
+        raise NonFiniteError(
+            f"loss/{broken} is not finite. A learning rate lower than {lr:g} usually helps.", tensor=f"loss/{broken}"
+        )
+    optimizer.zero_grad(set_to_none=True)
+    total.backward()
+    group = optimizer.param_groups[0]
+    norm = nn.utils.get_total_norm([p.grad for p in group["params"] if p.grad is not None])
+    if clip_value is not None:
+        nn.utils.clip_grad_value_(group["params"], clip_value)
+    group["lr"] = lr
+    optimizer.step()
+    return norm

@@ -40,9 +40,11 @@ _CLASSES = {
         "tanh_normal_actions": "TanhNormalActions",
         "truncated_normal_actions": "TruncatedNormalActions",
     },
+    "evolution": {"cma_es": "Evolution"},
     "image_codecs": {"image_encoder": "ImageEncoder", "image_decoder": "ImageDecoder"},
     "laprop": {"laprop": "LaProp"},
     "latents": {"categorical_latent": "CategoricalLatent", "gaussian_latent": "GaussianLatent"},
+    "mdn_rnn": {"mdn_rnn": "MDNRNN"},
     "mpc_planner": {"mpc_planner": "MPCPlanner"},
     "normed_layers": {"block_linear": "BlockLinear", "norm_silu": "NormSiLU", "rms_norm": "RMSNorm"},
     "plain": {"identity": "Identity", "deterministic_mlp": "DeterministicMLP", "random_policy": "RandomPolicy"},
@@ -55,6 +57,7 @@ _CLASSES = {
         "n_step_return": "NStepReturn",
         "return_scale": "ReturnScale",
     },
+    "vae": {"conv_vae": "ConvVAE"},
 }
 SHIPPED = {
     name: f"gymlab.components.{module}.{attribute}"

@@ -76,6 +76,7 @@ class PhaseScheduler:
         return (
             self.budget is not None
             and self.env_steps >= self.budget
+            and self.phase.type == "online"
             and any(h.name.startswith("collect") for h in self.phase.hooks)
         )
 

@@ -158,7 +158,7 @@ class Recording:
 class Dream:
     """A world model beside the world: row k belongs to the observation k + 1 steps after the last one that the dream has seen.
 
-    All three are in the units of the recorded observations (images: 0..255), of any float or integer type.
+    All of them are in the units of the recorded observations (images: 0..255), of any float or integer type.
     """
 
     truth: np.ndarray
@@ -167,6 +167,8 @@ class Dream:
     """[H, ...] what the model makes of each observation when it has seen it."""
     dream: np.ndarray
     """[H, ...] what the model expects from the actions alone (open loop)."""
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """[H, ...] further dreams from the same start by what they are called, such as those of other temperatures."""
 
     @property
     def reconstruction_error(self) -> np.ndarray:

@@ -21,7 +21,8 @@ from gymlab.metrics.setup import USER_STYLES
 from gymlab.metrics.statistics import binned_curves
 from gymlab.metrics.styles import SHIPPED, MetricStyles, load_styles
 
-AXES = {"env_steps": names.ENV_STEPS, "time": names.WALL_SECONDS}
+PLACES = (names.ENV_STEPS, names.WALL_SECONDS)
+AXES = {"env_steps": names.ENV_STEPS, "time": names.WALL_SECONDS, "generation": names.GENERATION}
 MOST_METRICS, MOST_RUNS = 24, 32
 SAMPLE_ROWS = 600
 BAND_BINS = 80
@@ -152,8 +153,8 @@ def _waited_for(run: Run) -> dict[str, str]:
 def _seconds_at(inspector: Inspector, run: Run) -> Any:
     """A function from env steps to seconds since the run began; None where that is not known."""
     table = _table(inspector, run)
-    columns = _read(inspector, table, list(AXES.values()))[0] if table else {}
-    if len(columns) < len(AXES):
+    columns = _read(inspector, table, PLACES)[0] if table else {}
+    if len(columns) < len(PLACES):
         return lambda steps: None
     steps, seconds = _finite(columns[names.ENV_STEPS], columns[names.WALL_SECONDS])
     return lambda at: float(np.interp(at, steps, seconds)) if len(steps) else None

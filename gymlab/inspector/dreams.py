@@ -29,7 +29,7 @@ class Shown:
 
     answer: dict[str, Any]
     sheet: bytes | None
-    """A picture of three rows (truth, reconstruction, dream) and a column a step; None for vectors."""
+    """A picture of a row a kind (truth, reconstruction, dream, others) and a column a step; None for vectors."""
 
 
 class Dreams:
@@ -103,21 +103,22 @@ def _dream(inspector: Inspector, trace: Trace, start: int, horizon: int) -> Show
         if not isinstance(workflow, WorldModel):
             raise HttpError(400, f"{agent.config.algo_id} has no world model.")
         found = workflow.imagine(recording, start - first, horizon)
-    for kind in KINDS:
-        if getattr(found, kind).shape != (horizon, *recording.observations.shape[1:]):
+    kinds = by_kind(found)
+    for kind, rows in kinds.items():
+        if rows.shape != (horizon, *recording.observations.shape[1:]):
             raise HttpError(
                 500,
-                f"imagine gave a {kind} of shape {getattr(found, kind).shape} for {horizon} steps of {recording.observations.shape[1:]}.",
+                f"imagine gave a {kind} of shape {rows.shape} for {horizon} steps of {recording.observations.shape[1:]}.",
             )
     answer: dict[str, Any] = {
         "start": start,
         "horizon": horizon,
+        "kinds": list(kinds),
         "reconstruction_error": found.reconstruction_error,
         "dream_error": found.dream_error,
     }
     if trace.film is None:
-        flat = {kind: getattr(found, kind).reshape(horizon, -1) for kind in KINDS}
-        return Shown(answer | flat, None)
+        return Shown(answer | {kind: rows.reshape(horizon, -1) for kind, rows in kinds.items()}, None)
     # As a share of the full range, so that the error of a grey and of a colour picture mean the same.
     answer |= {name: answer[name] / 255 for name in ("reconstruction_error", "dream_error")}
     answer |= {"height": trace.film.height, "width": trace.film.width}
@@ -141,12 +142,17 @@ def recorded(trace: Trace, first: int, beyond: int) -> Recording:
     )
 
 
+def by_kind(found: Dream) -> dict[str, np.ndarray]:
+    """What a dream shows by name, in the order of rows: truth, reconstruction, dream and whatever else was dreamt."""
+    return {**{kind: getattr(found, kind) for kind in KINDS}, **found.others}
+
+
 def sheet(trace: Trace, found: Dream) -> np.ndarray:
-    """[3 H, steps * W] or the same in colours: the newest frame of every observation."""
+    """[kinds * H, steps * W] or the same in colours: the newest frame of every observation."""
     film = trace.film
     assert film is not None
     rows = []
-    for kind in KINDS:
-        images = np.clip(np.rint(getattr(found, kind)), 0, 255).astype(np.uint8)
+    for values in by_kind(found).values():
+        images = np.clip(np.rint(values), 0, 255).astype(np.uint8)
         rows.append(np.concatenate([film.newest(film.strip(image)) for image in images], axis=1))
     return np.concatenate(rows, axis=0)

@@ -23,6 +23,8 @@ EPOCH = "train/cnt/epoch"
 
 WALL_SECONDS = "sys/time/wall"
 """Seconds since the run began, over all its sittings."""
+GENERATION = "train/controller/generation"
+"""Generations of an evolved controller: the x-axis of its population's returns."""
 CPU_SECONDS = "sys/time/cpu"
 """Processor seconds of this process since its loop began."""
 EVAL_SECONDS = "sys/time/eval"

@@ -452,7 +452,8 @@ class Dreamer(Workflow):
         observations, actions = self.parts.split(recording.observations[rows]), recording.actions[rows]
         shown = dream_of(self.model, observations, self.actions.from_environment(actions), start - first + 1)
         truth = recording.observations[start + 1 : start + 1 + horizon]
-        return Dream(truth, *(self.parts.join(parts) for parts in shown))
+        reconstruction, dream = (self.parts.join(parts) for parts in shown)
+        return Dream(truth, reconstruction, dream)
 
     def _held_out(self) -> HeldOut | None:
         """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""

@@ -455,3 +455,22 @@ def test_by_name_with_what_only_the_workflow_knows_bound_later():
     assert isinstance(replay, SequenceReplay)
     fill(replay, 50)
     assert counters(replay.sample()).shape == (2, 4)
+
+
+def test_stretch_after_stretch_is_everything_once_and_as_it_was_recorded():
+    """Streams of 25 and 12 records with room for 10 each: records 15 to 24 and 2 to 11."""
+    replay = make(2, capacity=20, chunk=4, latents=LATENTS)
+    replay.add([records(0, 25, env=0, episode=5), records(0, 12, env=1, episode=5)])
+    position, seen = 0, []
+    while (found := replay.stretch(position, 7)) is not None:
+        ids, values = found
+        assert 0 < len(ids) <= 7
+        index, env = values["observation/observation"].T
+        np.testing.assert_array_equal(ids, index * 2 + env)
+        np.testing.assert_array_equal(values["is_first"], index % 5 == 0)
+        replay.write_back((ids, {"latent/deter": np.repeat(index[:, None], 3, 1).astype(np.float16)}))
+        seen += list(zip(env.tolist(), index.tolist(), strict=True))
+        position += len(ids)
+    assert seen == [(0, k) for k in range(15, 25)] + [(1, k) for k in range(2, 12)]
+    batch = replay.sample()
+    np.testing.assert_array_equal(batch.values["latent/deter"][..., 0], counters(batch))

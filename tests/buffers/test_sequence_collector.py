@@ -109,6 +109,21 @@ def test_a_collector_goes_on_where_another_stopped() -> None:
     assert sum(shares.values()) == pytest.approx(1.0)
 
 
+def test_a_restart_begins_a_new_episode_that_owes_nothing_to_the_old_one() -> None:
+    def act(parts, is_first, mask):
+        return np.array([[1.0, 0.0]], np.float32), {}
+
+    collector = SequenceCollector(
+        Vector(AutoresetMode.SAME_STEP), lambda x: {"vector": x}, lambda a: a.argmax(-1), 2, {}
+    )
+    collector.collect(act, 1)
+    collector.restart()
+    (record,), _, _ = collector.collect(act, 1)
+    assert record.values["observation/vector"].tolist() == [[10.0]]
+    assert record.values["is_first"].tolist() == [True]
+    assert record.values["reward"].tolist() == [0.0]
+
+
 def test_pictures_are_stored_in_bytes() -> None:
     fields = record_fields({"image": (3, 8, 8), "vector": (4,)}, 2)
     assert fields["observation/image"].dtype == np.uint8

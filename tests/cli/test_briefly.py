@@ -25,10 +25,27 @@ def test_any_number_of_steps_loads(timesteps):
     assert config.n_envs * config.n_steps % config.batch_size == 0
 
 
-@pytest.mark.parametrize("experiment", ["Taxi-v4:q_learning", "CartPole-v1:reinforce", "experiment=cartpole_ppo"])
+@pytest.mark.parametrize(
+    "experiment", ["Taxi-v4:q_learning", "CartPole-v1:reinforce", "CartPole-v1:world_models", "experiment=cartpole_ppo"]
+)
 def test_a_training_takes_that_many_steps(experiment, tmp_path):
     assert train_briefly(experiment, 100, tmp_path) == 100
 
 
 def test_random_steps_go_through_the_vector_environment():
     assert step_briefly("FrozenLake-v1:ppo", 31) == 32
+
+
+@pytest.mark.parametrize(
+    ("experiment", "package", "steps"),
+    [("CarRacing-v3:world_models", "Box2D", 100), ("VizDoom-TakeCover-v0:world_models_dream", "vizdoom", 50)],
+)
+def test_a_pipeline_goes_through_all_of_its_phases(experiment, package, steps, tmp_path):
+    pytest.importorskip(package)
+    assert train_briefly(experiment, 100, tmp_path) == steps
+    (run,) = (folder for folder in tmp_path.iterdir() if folder.is_dir() and not folder.is_symlink())
+    header = (run / "metrics.csv").read_text().splitlines()[0]
+    for metric in ("loss/reconstruction", "loss/nll"):
+        assert f"train/{metric}" in header
+    # 50 steps on the track are fewer than an episode of each controller.
+    assert ("train/controller/return/mean" in header) == (package == "vizdoom")

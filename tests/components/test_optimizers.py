@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from gymlab.components.flat import FlatParameters
-from gymlab.components.optimizers import FlatOptimizer, make_optimizer
-from gymlab.errors import ConfigError
+from gymlab.components.optimizers import FlatOptimizer, descend, make_optimizer
+from gymlab.errors import ConfigError, NonFiniteError
 
 
 class Parts(nn.Module):
@@ -80,3 +80,18 @@ def test_adam_epsilon_and_unknown_names():
     assert make_optimizer("adam", [parameter], 0.1).param_groups[0]["eps"] == 1e-5
     with pytest.raises(ConfigError, match="adamw"):
         make_optimizer("adamx", [parameter], 0.1)
+
+
+def test_a_step_down_the_weighted_sum():
+    parameter = nn.Parameter(torch.tensor([1.0, 2.0]))
+    losses = {"first": parameter[0] * 3, "second": parameter[1] * 2}
+    optimizer = torch.optim.SGD([parameter], 9.0)
+    norm = descend(optimizer, losses, {"first": 1.0, "second": 2.0}, 0.1, clip_value=3.5)
+    assert norm.item() == pytest.approx(5.0)
+    assert parameter.tolist() == pytest.approx([1 - 0.1 * 3, 2 - 0.1 * 3.5])
+    with pytest.raises(NonFiniteError, match="loss/second is not finite"):
+        descend(
+            optimizer, {"first": parameter[0], "second": parameter[1] * torch.nan}, {"first": 1.0, "second": 1.0}, 0.1
+        )
+    with pytest.raises(AssertionError):
+        descend(optimizer, {"first": parameter[0]}, {"second": 1.0}, 0.1)

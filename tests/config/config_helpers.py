@@ -6,10 +6,11 @@ from pydantic import Field
 
 from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.tdmpc_config import TDMPC2Config, TDMPCConfig
+from gymlab.components.world_models_config import WorldModelsConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "tdmpc2"]
+ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "tdmpc2", "world_models"]
 
 
 class SmallPPO(Config):
@@ -78,6 +79,7 @@ SCHEMAS = {
     "dreamer": DreamerConfig,
     "ppo": SmallPPO,
     "q_learning": SmallQLearning,
+    "world_models": WorldModelsConfig,
     "reinforce": SmallReinforce,
     "tdmpc": TDMPCConfig,
     "tdmpc2": TDMPC2Config,

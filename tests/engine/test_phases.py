@@ -108,6 +108,16 @@ def test_remaining_steps_are_the_lesser_of_phase_and_budget():
     assert scheduler.progress == pytest.approx(0.4)
 
 
+def test_a_spent_budget_ends_what_steps_environments_and_not_what_only_learns():
+    """What gathers without a step, in a phase that is offline, is no reason to end the run."""
+    gather = phase("gather", type="offline", hooks=("collect_codes",), duration_cycles=1)
+    learn = phase("learn", type="offline", hooks=("update_world_model",), duration_updates=2)
+    scheduler = PhaseScheduler(
+        [phase("first", hooks=("collect",), duration_steps=10), gather, learn, phase("last")], budget=10
+    )
+    assert walk(scheduler) == ["collect", "collect_codes", "update_world_model", "update_world_model"]
+
+
 def test_steps_count_only_in_collect():
     scheduler = PhaseScheduler([phase()], budget=100)
     scheduler.advance(scheduler.next_action(), env_steps=10, updates=7)

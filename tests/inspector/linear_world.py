@@ -96,9 +96,9 @@ class LinearWorld(Workflow):
             latent = self.model.step(latent, self._one_hot([int(action)]))
             dreamt.append(self.model.decode(latent)[0])
         again = self.model.decode(self.model.encode(seen[start + 1 : start + 1 + horizon]))
-        return Dream(
-            truth, again.numpy().reshape(horizon, *shape), torch.stack(dreamt).numpy().reshape(horizon, *shape)
-        )
+        dream = torch.stack(dreamt).numpy().reshape(horizon, *shape)
+        constant = np.stack([recording.observations[start]] * horizon)
+        return Dream(truth, again.numpy().reshape(horizon, *shape), dream, {"constant": constant})
 
     def get_state(self):
         return {"generators": {name: generator.bit_generator.state for name, generator in self.generators.items()}}

@@ -8,6 +8,7 @@ import pytest
 from asking import rows_apart
 from test_dreams import PLUGIN, dreamers  # noqa: F401
 
+import gymlab
 from gymlab.metrics.video import frame_count
 
 
@@ -230,11 +231,28 @@ def test_a_dream_of_pictures(dream_server, page):
     page.get_by_label("Horizon", exact=True).fill("5")
     page.get_by_role("button", name="Dream", exact=True).click()
     page.locator("canvas[data-kind='dream']").wait_for()
-    assert page.locator("#panel-world_model .dream canvas").count() == 3
+    assert page.locator("#panel-world_model .dream canvas").count() == 4
     truth = page.locator("canvas[data-kind='truth']").evaluate("c => [c.width, c.height]")
     assert truth == [24, 16]
     strip = page.locator("#panel-world_model .strip canvas").evaluate("c => [c.width, c.height]")
-    assert strip == [5 * 24, 3 * 16]
+    assert strip == [5 * 24, 4 * 16]
+    assert page.locator("#panel-world_model .dream figcaption").all_inner_texts() == [
+        "Truth",
+        "Reconstruction",
+        "Dream",
+        "constant",
+    ]
+    assert not page.get_by_text("Returns by generation").is_visible()
+
+
+def test_returns_of_a_population(start_server, tmp_path, page):
+    small = {"hidden": 4, "batch_size": 4, "batch_length": 8, "collect_env_steps": 200, "model_updates": 2, "n_envs": 2}
+    small |= {"n_steps": 50, "population": 4, "rollouts": 1, "generations": 3, "evolve_in": "dream", "dream_steps": 5}
+    options = {"quiet": True, "video": False, "eval_episodes": 1, "max_env_steps": 200, "elite_every": 2}
+    gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="evolved", **small, **options)
+    open_tab(page, start_server(tmp_path), "world_model", "evolved")
+    page.get_by_text("Returns by generation").wait_for()
+    page.get_by_text("elite, judged again").wait_for()
 
 
 @pytest.mark.parametrize("tab", ["episode", "agent", "world_model"])

@@ -53,7 +53,7 @@ def test_which_workflows_have_a_world_model(inspector):
     assert not issubclass(find_workflow("ppo"), WorldModel)
     found = told(inspector, "/api/runs/vectors/world_model")
     assert found["has_world_model"]
-    assert found["able"] == ["dreamer", "linear_world"]
+    assert found["able"] == ["dreamer", "linear_world", "world_models"]
 
 
 def test_a_dream_is_what_the_workflow_imagines(inspector, dreamers):
@@ -74,6 +74,8 @@ def test_a_dream_is_what_the_workflow_imagines(inspector, dreamers):
             observation = environment.step(np.array([taken[-1]])).observation
     recording = Recording(np.stack(seen), np.array(taken), np.arange(len(seen)) == 0)
     expected = agent.workflow.imagine(recording, start, left)
+    assert found["kinds"] == [*KINDS, "constant"]
+    np.testing.assert_allclose(found["constant"], np.stack([seen[start]] * left), rtol=1e-6)
     for kind in KINDS:
         np.testing.assert_allclose(found[kind], getattr(expected, kind), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found["truth"], np.stack(seen)[start + 1 :], rtol=1e-6)
@@ -87,7 +89,7 @@ def test_pictures_come_as_one_sheet(inspector):
     found = told(inspector, f"/api/traces/{trace['id']}/dream", start=1, horizon=5)
     sheet = decode(ask(inspector, f"/api/traces/{trace['id']}/dream.png", start=1, horizon=5).body)
     assert (found["height"], found["width"]) == (16, 24)
-    assert sheet.shape == (3 * 16, found["horizon"] * 24)
+    assert sheet.shape == (4 * 16, found["horizon"] * 24)
     kept = traces_of(inspector).get(trace["id"])
     recording = recorded(kept, 0, 3)
     np.testing.assert_array_equal(sheet[:16, :24], recording.observations[2][-1])

@@ -36,7 +36,8 @@ class Alerts(Callback):
 
     def on_epoch_start(self, loop: Orchestrator) -> None:
         """Keep whether env steps are expected: by the epoch's end the phase may be another."""
-        self._collecting = any(hook.name.startswith("collect") for hook in loop.scheduler.phase.hooks)
+        phase = loop.scheduler.phase
+        self._collecting = phase.type == "online" and any(hook.name.startswith("collect") for hook in phase.hooks)
 
     def on_metrics(self, loop: Orchestrator, row: dict[str, float]) -> None:
         """Judge the row, tell what has begun, add the columns."""

@@ -13,6 +13,7 @@ import gymnasium as gym
 
 from gymlab.envs.extras import missing_extra, needs_of
 from gymlab.envs.families import Family, register_family
+from gymlab.envs.undrawn import UndrawnCarRacing
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
 
@@ -56,7 +57,8 @@ class StandardFamily(Family):
         # An environment that cannot render need not know the word.
         rendering = {} if render_mode is None else {"render_mode": render_mode}
         try:
-            return gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
+            env = gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
+            return UndrawnCarRacing(env) if env_id == "CarRacing-v3" else env
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise missing_package(env_id, error) from error
         except TypeError as error:

@@ -54,6 +54,34 @@ class PixelObservationWrapper(gym.Wrapper):
         return self._observation(state), reward, terminated, truncated, info
 
 
+@EnvWrapperRegistry.register
+class CropObservationWrapper(gym.ObservationWrapper):
+    """A part of the picture: rows from `top` to before `bottom`, columns from `left` to before `right`; none is the edge."""
+
+    def __init__(
+        self, env: gym.Env, top: int = 0, bottom: int | None = None, left: int = 0, right: int | None = None
+    ) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not is_channel_last(space):
+            raise ConfigError(
+                f"CropObservationWrapper needs pictures (uint8, height x width x channels); these are {space}."
+            )
+        assert isinstance(space, gym.spaces.Box)
+        self._rows, self._columns = slice(top, bottom), slice(left, right)
+        self.observation_space = gym.spaces.Box(
+            self.observation(space.low), self.observation(space.high), dtype=np.uint8
+        )
+        if 0 in (self.observation_space.shape or ()):
+            raise ConfigError(
+                f"CropObservationWrapper: rows {top} to {bottom} and columns {left} to {right} leave nothing of {space.shape}."
+            )
+
+    def observation(self, observation: Any) -> np.ndarray:
+        """The part of one picture."""
+        return np.asarray(observation)[self._rows, self._columns]
+
+
 class AreaResize:
     """Resizes a plane so that each new pixel is the mean of the area it covers.
 

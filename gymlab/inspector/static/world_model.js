@@ -1,4 +1,4 @@
-// World model: truth, reconstruction and open-loop dream side by side, with the error over the horizon.
+// World model: truth, reconstruction and open-loop dreams side by side, with the error over the horizon; and what a population evolved in or beside it returns.
 
 import {LineChart, titled} from "./charts.js";
 import {element, emptyState, nothingSelected, precise} from "./dom.js";
@@ -7,10 +7,12 @@ import {RolloutForm} from "./rollout.js";
 export const id = "world_model";
 export const title = "World model";
 
-const KINDS = [["truth", "Truth"], ["reconstruction", "Reconstruction"], ["dream", "Dream"]];
+const LABELS = {truth: "Truth", reconstruction: "Reconstruction", dream: "Dream"};
 const STRIP_HEIGHT = 56;
 const DEFAULT_HORIZON = 30;
 const SERIES = {truth: 8, reconstruction: 3, dream: 2};
+const OTHER_SERIES = [4, 5, 6, 7, 1];
+const RETURNS = [["elite", "elite, judged again", 2], ["best", "best of the population", 3], ["mean", "mean of the population", 8]];
 
 let view;
 
@@ -39,7 +41,9 @@ class WorldModelView {
     this.entries = element("div", {});
     this.body = element("div", {class: "grid", hidden: true},
       element("div", {class: "card"}, this.pictures, this.entries, element("div", {class: "transport"}, this.slider), this.readout, this.strip), element("div", {class: "card"}, this.errors));
-    root.append(this.form.root, this.placeholder, this.body);
+    this.returns = element("div", {class: "card", hidden: true});
+    this.generations = new LineChart(this.returns, {title: "Returns by generation", height: 190, xLabel: "generation"});
+    root.append(this.form.root, this.placeholder, this.body, this.returns);
     app.onTheme(() => this.found && this.#draw());
   }
 
@@ -49,6 +53,7 @@ class WorldModelView {
       this.trace = this.found = null;
       this.body.hidden = true;
     }
+    this.#population(run);
     if (!run) {
       this.form.root.hidden = false;
       this.placeholder.replaceChildren(nothingSelected(this.app, "Pick one above or in Runs. A run whose algorithm has learned a model of its world shows its dreams here."));
@@ -65,6 +70,18 @@ class WorldModelView {
     } catch (error) {
       this.placeholder.replaceChildren(emptyState("This run cannot be read", error.message));
     }
+  }
+
+  /** Returns of the generations, for runs that evolve their controller. */
+  async #population(run) {
+    this.returns.hidden = true;
+    if (!run) return;
+    const name = (kind) => `train/controller/return/${kind}`;
+    const {series} = await this.app.get(`/api/runs/${run}/curves`, {metric: RETURNS.map(([kind]) => name(kind)), axis: "generation"});
+    if (run !== this.app.primary) return;
+    const lines = RETURNS.filter(([kind]) => series[name(kind)]?.x.length).map(([kind, label, place]) => ({id: kind, label, colour: this.app.css(`--series-${place}`), ...series[name(kind)]}));
+    this.returns.hidden = lines.length === 0;
+    this.generations.update({title: titled("Returns by generation", lines), series: lines});
   }
 
   async dream() {
@@ -87,7 +104,7 @@ class WorldModelView {
   #draw() {
     const {found} = this;
     const x = Array.from({length: found.horizon}, (_, row) => row + 1);
-    const line = (kind, label, y) => ({id: kind, label, colour: this.app.css(`--series-${SERIES[kind]}`), x, y});
+    const line = (kind, label, y) => ({id: kind, label, colour: this.#colour(kind), x, y});
     const unit = found.width ? "RMS, share of the full range" : "RMS, in the units of the observation";
     const errors = [line("reconstruction", "reconstruction", found.reconstruction_error), line("dream", "dream", found.dream_error)];
     this.chart.update({title: titled(`Error over the horizon (${unit})`, errors), series: errors});
@@ -99,16 +116,22 @@ class WorldModelView {
     this.#go(this.step);
   }
 
+  #colour(kind) {
+    const place = this.found.kinds.indexOf(kind) - Object.keys(LABELS).length;
+    return this.app.css(`--series-${SERIES[kind] ?? OTHER_SERIES[place % OTHER_SERIES.length]}`);
+  }
+
   #film() {
     const {width, height} = this.found;
-    this.canvases = KINDS.map(([kind, label]) => {
+    this.canvases = this.found.kinds.map((kind) => {
+      const label = LABELS[kind] ?? kind;
       const canvas = element("canvas", {role: "img", "aria-label": label, "data-kind": kind});
       canvas.width = width;
       canvas.height = height;
       this.pictures.append(element("figure", {}, element("figcaption", {}, label), canvas));
       return canvas;
     });
-    const whole = element("canvas", {role: "img", "aria-label": "All steps: truth, reconstruction and dream, one below the other"});
+    const whole = element("canvas", {role: "img", "aria-label": "All steps: truth, reconstruction and dreams, one below the other"});
     whole.width = this.sheet.naturalWidth;
     whole.height = this.sheet.naturalHeight;
     const factor = STRIP_HEIGHT / height;
@@ -123,15 +146,15 @@ class WorldModelView {
     const names = this.found.truth[0].map((_, place) => this.trace.entry_names[place] ?? `entry ${place}`);
     const select = element("select", {"aria-label": "Entry", onchange: () => { this.entry = Number(select.value); draw(); }}, names.map((name, value) => element("option", {value, selected: value === this.entry}, name)));
     this.canvases = [];
-    this.entries.append(element("div", {class: "toolbar"}, element("label", {class: "small muted"}, "Entry of the observation", select), KINDS.map(([kind, label]) => {
+    this.entries.append(element("div", {class: "toolbar"}, element("label", {class: "small muted"}, "Entry of the observation", select), this.found.kinds.map((kind) => {
       const patch = element("i");
-      patch.style.background = this.app.css(`--series-${SERIES[kind]}`);
-      return element("span", {class: "swatch small"}, patch, label);
+      patch.style.background = this.#colour(kind);
+      return element("span", {class: "swatch small"}, patch, LABELS[kind] ?? kind);
     })));
     const holder = element("div", {class: "dream-entry"});
     this.entries.append(holder);
     this.lines = new LineChart(holder, {height: 220, xLabel: "steps ahead", onPick: (at) => this.#go(Math.round(at) - 1)});
-    const draw = () => this.lines.update({series: KINDS.map(([kind, label]) => line(kind, label, this.found[kind].map((row) => row[this.entry])))});
+    const draw = () => this.lines.update({series: this.found.kinds.map((kind) => line(kind, LABELS[kind] ?? kind, this.found[kind].map((row) => row[this.entry])))});
     draw();
   }
 

@@ -6,7 +6,7 @@ import pytest
 from counting_env import Counting
 
 from gymlab.envs.wrappers import FrameStack, ImageObservation, PixelObservationWrapper
-from gymlab.envs.wrappers.images import AreaResize
+from gymlab.envs.wrappers.images import AreaResize, CropObservationWrapper
 from gymlab.errors import ConfigError, EnvironmentFailure
 
 
@@ -150,3 +150,15 @@ def test_pixels_beside_the_state():
 def test_pixels_need_a_renderer():
     with pytest.raises(EnvironmentFailure, match="rgb_array"):
         PixelObservationWrapper(gym.make("CartPole-v1"))
+
+
+def test_a_part_of_the_picture():
+    picture = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
+    env = CropObservationWrapper(Picture(picture), top=1, bottom=4, left=2)
+    assert env.observation_space.shape == (3, 4, 3)
+    observation, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(observation, env.unwrapped._observation()[1:4, 2:])
+    with pytest.raises(ConfigError, match="leave nothing"):
+        CropObservationWrapper(Picture(picture), top=5)
+    with pytest.raises(ConfigError, match="needs pictures"):
+        CropObservationWrapper(gym.make("CartPole-v1"), top=1)

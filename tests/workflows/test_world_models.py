@@ -1,0 +1,415 @@
+"""World Models: the pipeline, what C is given, dreams, resume in every phase, and that it solves something, awake and in a dream."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import gymlab
+from gymlab.components.mdn_rnn import Hidden
+from gymlab.engine.agent import load
+from gymlab.engine.setup import prepare
+from gymlab.engine.workflow import PhaseView, Recording, WorldModel
+from gymlab.errors import ConfigError
+from gymlab.workflows.world_models import CODE
+
+TINY = {
+    "hidden": 8,
+    "mixtures": 2,
+    "batch_size": 4,
+    "batch_length": 8,
+    "replay_size": 2000,
+    "collect_env_steps": 256,
+    "model_updates": 4,
+    "population": 4,
+    "rollouts": 2,
+    "n_envs": 4,
+    "n_steps": 16,
+    "quiet": True,
+    "video": False,
+    "eval_episodes": 2,
+    "eval_max_episode_steps": 20,
+    "torch_threads": 1,
+}
+RANDOM = PhaseView("collect", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
+EVOLVE = PhaseView("evolve", "online", 0.0, 0, 0, 0, None)
+
+
+class Remember(gym.Env):
+    """The first observation says which of two actions pays, from the second step on; it is not said again."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.sign = int(self.np_random.integers(2))
+        self.steps = 0
+        return np.array([2.0 * self.sign - 1, 1], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = float(self.steps > 1 and action == self.sign)
+        return np.array([0, 0], np.float32), reward, self.steps == 5, False, {}
+
+
+class Lane(gym.Env):
+    """A place on a lane that the action moves; it pays to be near the middle, and the edge is the end."""
+
+    observation_space = gym.spaces.Box(-2, 2, (1,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = float(self.np_random.uniform(-0.7, 0.7)), 0
+        return np.array([self.place], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        # Left alone it drifts outwards.
+        self.place = 1.1 * self.place + 0.3 * float(action[0])
+        return np.array([self.place], np.float32), 1.0, abs(self.place) > 1, self.steps == 30, {}
+
+
+class Picture(gym.Env):
+    """A bright bar that moves to the right, in pictures of 64 x 64."""
+
+    observation_space = gym.spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._look(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._look(), float(action == 1), self.steps == 6, False, {}
+
+    def _look(self):
+        picture = np.zeros((64, 64, 3), np.uint8)
+        picture[:, 8 * self.steps : 8 * self.steps + 8] = 200
+        return picture
+
+
+for name, kind in (("Remember-v0", Remember), ("Lane-v0", Lane), ("Picture-v0", Picture)):
+    gym.register(name, kind)
+
+
+def session(experiment: str = "CartPole-v1", **fields):
+    fields = {**TINY, "max_env_steps": 10_000, "seed": 0, **fields}
+    return prepare(gymlab.resolve(experiment, algo="world_models", **fields).config)
+
+
+def filled(made, records: int = 256):
+    replay = made.buffers["replay"]
+    while len(replay) < records:
+        replay.add(made.workflow.collect(RANDOM).trajectory)
+    return replay
+
+
+def test_the_pipeline_is_a_list_of_phases() -> None:
+    made = session(rounds=2, generations=3, model_updates=250)
+    phases = {phase.name: phase for phase in made.scheduler.phases}
+    assert list(phases) == [f"{part}_{k}" for k in (1, 2) for part in ("collect", "encode", "model", "evolve")]
+    assert [phases[f"collect_{k}"].options["actions"] for k in (1, 2)] == ["random", "controller"]
+    assert (phases["model_1"].hooks[0].times, phases["model_1"].duration_updates) == (100, 250)
+    assert [hook.name for hook in phases["evolve_1"].hooks] == ["collect_returns", "update_controller"]
+    pictures = session("Picture-v0", generations=3, evolve_in="dream")
+    assert [p.name for p in pictures.scheduler.phases] == ["collect", "vision", "encode", "model", "evolve"]
+    assert [hook.name for hook in pictures.scheduler.phases[-1].hooks] == ["update_controller"]
+
+
+def test_sizes_of_the_papers_tasks() -> None:
+    car = session("Picture-v0", hidden=256, mixtures=5, predict_reward=False, predict_end=False)
+    described = car.workflow.describe()
+    assert described["parameters/vision"] == 4_348_547
+    # One-hots of three choices are as long as steering, gas and brake.
+    assert described["parameters/model"] == 422_368
+    assert described["parameters/controller"] == 867
+
+
+def test_c_acts_on_the_memory_from_before_this_step() -> None:
+    workflow = session().workflow
+    workflow.elite.weights.normal_()
+    first, second = np.full((1, 4), 0.1, np.float32), np.full((1, 4), -0.2, np.float32)
+    seen = []
+    features = workflow._features
+    workflow._features = lambda z, hidden: seen.append(hidden.h.clone()) or features(z, hidden)
+    action, state, extras = workflow.act(first)
+    assert not seen[0].any()
+    assert state.hidden.h.any()
+    _, after, _ = workflow.act(second, state)
+    torch.testing.assert_close(seen[1], state.hidden.h)
+    # That memory is M's after the first observation and the action that was taken on it.
+    vector = torch.from_numpy(workflow.actions.from_environment(action))
+    expected = workflow.model.step(
+        torch.from_numpy(first), vector, torch.ones(1, dtype=torch.bool), workflow.model.initial(1)
+    )
+    torch.testing.assert_close(state.hidden.h, expected.h)
+    assert extras["probabilities"].sum() == 1
+    forgotten = workflow.reset_state(after, np.array([True]))
+    workflow.act(first, forgotten)
+    assert not seen[2].any()
+
+
+def test_controllers_on_trial_act_as_they_would_alone() -> None:
+    """Environments with one and the same controller on trial end as an agent with these weights does."""
+    made = session("Lane-v0", population=4, rollouts=1, n_envs=4, n_steps=40)
+    workflow = made.workflow
+    workflow.collect_returns(EVOLVE)
+    weights = workflow.trial.weights
+    assert workflow.trial.finished
+    played = np.array(workflow.trial.returns)[:, 0]
+    # The same episodes again, by `act`.
+    returns = np.zeros(4)
+    for row in range(4):
+        alone = session("Lane-v0", population=4, rollouts=1, n_envs=4, n_steps=40)
+        alone.workflow.elite.weights.copy_(torch.from_numpy(weights[row]))
+        alone.environment.reset()
+        state = alone.workflow.initial_state(4)
+        while not returns[row]:
+            action, state, _ = alone.workflow.act(alone.environment.observation, state, deterministic=True)
+            step = alone.environment.step(action)
+            state = alone.workflow.reset_state(state, step.is_first)
+            returns[row] = sum(e.env_return for e in step.episodes if e.env_index == row)
+    np.testing.assert_array_equal(played, returns)
+
+
+def test_a_generation_is_told_once_it_is_played_and_the_elite_judged_before_it_is_called_so() -> None:
+    made = session(elite_every=2, n_steps=8)
+    workflow = made.workflow
+    kinds, updates = [], []
+    for _ in range(400):
+        workflow.collect_returns(EVOLVE)
+        trial = workflow.trial
+        result = workflow.update_controller(None, EVOLVE)
+        if workflow.trial is None:
+            kinds.append((trial.kind, len(trial.weights), trial.rollouts))
+            updates.append(result.updates)
+        if len(kinds) == 5:
+            break
+    generation = ("generation", 4, 2)
+    assert kinds == [generation, ("elite", 2, 16), generation, ("elite", 3, 16), generation]
+    assert updates == [0, 1, 0, 1, 1]
+    assert workflow.elite.episodes.item() in (16, 32)
+    assert workflow.history[1][2] == workflow.elite.mean_return
+    assert workflow.evolution.generation == 3
+
+
+def test_a_batch_of_dreams_is_each_dream_alone() -> None:
+    made = session(dream_steps=12)
+    workflow = made.workflow
+    filled(made)
+    workflow.collect_codes(RANDOM)
+    workflow.hyperparameters.temperature = 0.0
+    workflow.starts = workflow.starts[:1]
+    weights = np.random.default_rng(0).normal(size=(5, workflow.controllers.size))
+    together = workflow.dream_returns(weights, 3)
+    assert together.shape == (5, 3)
+    assert np.ptp(together, axis=1).max() < 1e-5
+    alone = [workflow.dream_returns(weights[k : k + 1], 1)[0, 0] for k in range(5)]
+    np.testing.assert_allclose(together[:, 0], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_counts_after_the_end_of_a_dream() -> None:
+    made = session(dream_steps=50)
+    workflow = made.workflow
+    workflow.starts = np.zeros((1, 4), np.float32)
+    ends = iter([False, False, True] + [False] * 50)
+
+    def dream(z, action, begins, hidden, temperature):
+        rewards = torch.full((len(z),), 2.0)
+        return z, rewards, torch.full((len(z),), next(ends)), Hidden(hidden.h, hidden.c)
+
+    workflow.model.dream = dream
+    assert workflow.dream_returns(np.zeros((2, workflow.controllers.size)), 1).tolist() == [[6.0], [6.0]]
+
+
+def test_a_dream_without_rewards_counts_frames() -> None:
+    made = session(dream_steps=10, predict_reward=False, frame_skip=4, vectorization_mode="sync")
+    made.workflow.starts = np.zeros((1, 4), np.float32)
+    never = torch.zeros(2, dtype=torch.bool)
+    made.workflow.model.dream = lambda z, action, begins, hidden, temperature: (z, torch.ones(2), never, hidden)
+    assert made.workflow.dream_returns(np.zeros((2, made.workflow.controllers.size)), 1).tolist() == [[40], [40]]
+
+
+def test_v_and_m_of_another_run_are_kept_and_its_controller_is_not(tmp_path) -> None:
+    fields = {**TINY, "generations": 1, "evolve_in": "dream", "dream_steps": 5, "max_env_steps": 256, "sigma": 0.5}
+    first = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="first", seed=0, **fields)
+    options = {**fields, "init_from_run": "first/@last", "reuse_model": True, "sigma": 1e-6}
+    second = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="second", seed=1, **options)
+    before, after = (load(f"{run.id}/@last", runs_dir=tmp_path).workflow for run in (first, second))
+    for name, value in before.model.state_dict().items():
+        torch.testing.assert_close(after.model.state_dict()[name], value)
+    assert before.elite.weights.abs().max() > 0.1
+    # So small a deviation leaves it where it began: at nothing.
+    assert after.elite.weights.abs().max() < 1e-3
+    with pytest.raises(ConfigError, match="--init-from-run"):
+        gymlab.resolve("CartPole-v1", algo="world_models", reuse_model=True)
+
+
+def test_first_observations_are_where_dreams_begin() -> None:
+    made = session("Remember-v0", n_envs=2)
+    filled(made, 100)
+    made.workflow.collect_codes(RANDOM)
+    assert len(made.workflow.starts) >= 16
+    assert (made.workflow.starts[:, 1] == 1).all()
+    assert set(made.workflow.starts[:, 0]) == {-1, 1}
+
+
+def test_pictures_are_learned_encoded_and_expected() -> None:
+    made = session("Picture-v0", n_envs=2, vae_batch=4, latent_size=4, vae_lr=1e-3)
+    workflow, replay = made.workflow, filled(made, 128)
+    before = workflow.vision.net.mean.weight.clone()
+    result = workflow.update_vision(replay.sample(), RANDOM)
+    assert {"loss/reconstruction", "loss/kl", "world_model/vision_kl"} <= result.metrics.keys()
+    assert not torch.equal(before, workflow.vision.net.mean.weight)
+    assert not replay.sample().values[CODE].any()
+    workflow.collect_codes(RANDOM)
+    batch = replay.sample()
+    frames = torch.from_numpy(batch.values["observation/image"][0])
+    with torch.no_grad():
+        expected = workflow.vision(frames).numpy()
+    np.testing.assert_allclose(batch.values[CODE][0], expected, atol=1e-5)
+    torch.manual_seed(0)
+    z, *_ = workflow._sequences(batch)
+    torch.manual_seed(1)
+    again, *_ = workflow._sequences(batch)
+    assert not torch.equal(z, again)
+    metrics = workflow.update_world_model(batch, RANDOM).metrics
+    assert metrics["world_model/held_out_nll"] == metrics["world_model/untrained_nll"]
+    assert {"loss/nll", "loss/reward", "loss/end"} <= metrics.keys()
+    assert {"Dream of image"} == workflow.pictures().keys()
+
+
+def test_encoding_stops_when_it_is_asked_to_and_goes_on() -> None:
+    made = session()
+    workflow = made.workflow
+    filled(made, 1500)
+    context = workflow.context
+    workflow.context = dataclasses.replace(context, stop_requested=lambda: True)
+    assert workflow.collect_codes(RANDOM).interrupted
+    begun = workflow.encoded
+    assert 0 < begun < len(made.buffers["replay"])
+    workflow.context = context
+    result = workflow.collect_codes(RANDOM)
+    assert not result.interrupted
+    assert workflow.encoded == 0
+    whole = workflow.starts
+    workflow.collect_codes(RANDOM)
+    np.testing.assert_array_equal(workflow.starts, whole)
+
+
+def test_dreams_beside_the_truth() -> None:
+    workflow = session().workflow
+    assert isinstance(workflow, WorldModel)
+    generator = np.random.default_rng(0)
+    observations = generator.normal(size=(9, 4)).astype(np.float32)
+    recording = Recording(observations, generator.integers(2, size=9), np.arange(9) == 1)
+    dream = workflow.imagine(recording, 3, 4)
+    assert dream.truth.shape == dream.reconstruction.shape == dream.dream.shape == (4, 4)
+    np.testing.assert_array_equal(dream.truth, observations[4:8])
+    np.testing.assert_array_equal(dream.reconstruction, dream.truth)
+    # What was observed after the start, and in another episode, does not reach the dream; what was done does.
+    changed = observations.copy()
+    changed[4:] = changed[0] = 0
+    again = workflow.imagine(Recording(changed, recording.actions, recording.is_first), 3, 4)
+    np.testing.assert_array_equal(again.dream, dream.dream)
+    assert list(dream.others) == ["temperature 0.5", "temperature 1", "temperature 1.5"]
+    for name, drawn in dream.others.items():
+        assert drawn.shape == (4, 4)
+        assert not np.array_equal(drawn, dream.dream)
+        np.testing.assert_array_equal(drawn, again.others[name])
+    other = recording.actions.copy()
+    other[3] = 1 - other[3]
+    assert not np.array_equal(
+        workflow.imagine(Recording(observations, other, recording.is_first), 3, 4).dream, dream.dream
+    )
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="as they are"):
+        gymlab.resolve("CartPole-v1", algo="world_models", normalize_obs="rolling")
+    with pytest.raises(ConfigError, match="need a number of them"):
+        gymlab.resolve("CartPole-v1", algo="world_models", evolve_in="dream")
+    with pytest.raises(ConfigError, match="all dreams are alike"):
+        gymlab.resolve(
+            "CartPole-v1",
+            algo="world_models",
+            evolve_in="dream",
+            generations=3,
+            predict_reward=False,
+            predict_end=False,
+        )
+    with pytest.raises(ConfigError, match="elite_rollouts"):
+        gymlab.resolve("CartPole-v1", algo="world_models", elite_rollouts=4)
+    with pytest.raises(ConfigError, match="first observation"):
+        session().workflow.dream_returns(np.zeros((1, 26)), 1)
+
+
+RESUMED = {
+    "environment": ("CartPole-v1", {"rounds": 2, "generations": 2, "elite_every": 2, "population": 5}),
+    "dream": ("Lane-v0", {"evolve_in": "dream", "generations": 3, "dream_steps": 10}),
+    "pictures": ("Picture-v0", {"n_envs": 2, "vae_updates": 2, "vae_batch": 2, "latent_size": 3, "collect_env_steps": 64, "generations": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RESUMED)
+def test_resumed_equals_uninterrupted_wherever_it_was_cut(tmp_path, kind: str) -> None:
+    """A run goes back further and further: in the middle of trials, between generations, and to where M was still learning."""
+    experiment, fields = RESUMED[kind]
+    fields = {**TINY, **fields, "max_env_steps": 6000, "keep_checkpoints": 99, "eval_freq_epochs": 1, "seed": 3}
+    fields |= {"early_stop_on_eval_threshold": False, "eval_episodes": 1}
+    whole = gymlab.train(experiment, algo="world_models", runs_dir=tmp_path, run_id="whole", **fields)
+    expected = {name: values for name, values in whole.metrics.items() if not name.startswith("sys/")}
+    model = whole.checkpoints.find().read_model()
+    saved = sorted(int(path.name[6:10]) for path in (whole.dir / "checkpoints").glob("epoch=????.ckpt"))
+    assert len(saved) >= 4
+    for epoch in saved[-2 :: -max(1, len(saved) // 4)]:
+        resumed = gymlab.resume("whole", epoch=epoch, runs_dir=tmp_path)
+        rows = {name: values for name, values in resumed.metrics.items() if not name.startswith("sys/")}
+        assert rows == expected, epoch
+        again = resumed.checkpoints.find().read_model()
+        assert all(torch.equal(tensor, again[name]) for name, tensor in model.items())
+
+
+def test_an_agent_comes_back_from_its_run(tmp_path) -> None:
+    fields = {**TINY, "generations": 2, "eval_freq_epochs": None, "max_env_steps": 4000}
+    gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="one", **fields)
+    agent = load("one", runs_dir=tmp_path)
+    assert agent.workflow.elite.episodes >= 16
+    observations = [np.array([0.1, 0, 0.02 * k, 0], np.float32) for k in range(12)]
+    first = [agent.act(observation) for observation in observations]
+    agent.reset()
+    assert first == [agent.act(observation) for observation in observations]
+
+
+@pytest.mark.learns
+def test_the_memory_of_m_is_what_a_linear_controller_remembers_by(tmp_path) -> None:
+    """What pays is told once, at the start: without h half of the later steps fail, 2 of 4."""
+    fields = {**TINY, "hidden": 16, "n_envs": 64, "n_steps": 8, "population": 16, "rollouts": 16, "sigma": 0.5}
+    fields |= {"model_updates": 100, "collect_env_steps": 2000, "elite_every": 5, "eval_episodes": 64}
+    fields |= {"generations": 20, "max_env_steps": 100_000, "eval_freq_epochs": None, "replay_size": 5000}
+    run = gymlab.train("Remember-v0", algo="world_models", runs_dir=tmp_path, seed=0, **fields)
+    assert run.record["result"]["mean"] >= 3.8
+    blind = gymlab.train("Remember-v0", algo="world_models", runs_dir=tmp_path, seed=0, controller_sees="z", **fields)
+    assert blind.record["result"]["mean"] < 3
+
+
+@pytest.mark.learns
+def test_a_controller_that_was_evolved_in_dreams_alone_works_awake(tmp_path) -> None:
+    fields = {**TINY, "hidden": 32, "n_envs": 8, "evolve_in": "dream", "population": 16, "rollouts": 8, "sigma": 0.5}
+    fields |= {"model_updates": 400, "model_lr": 3e-3, "batch_size": 16, "batch_length": 16, "replay_size": 10_000}
+    fields |= {"collect_env_steps": 4000, "dream_steps": 30, "generations": 12, "elite_every": 4}
+    fields |= {"eval_freq_epochs": None, "eval_episodes": 50, "eval_max_episode_steps": None, "max_env_steps": 4000}
+    run = gymlab.train("Lane-v0", algo="world_models", runs_dir=tmp_path, seed=0, **fields)
+    nll = [run.metrics[f"train/world_model/{name}_nll"] for name in ("held_out", "untrained")]
+    learned, untrained = ([value for value in column if value is not None][-1] for column in nll)
+    assert learned < untrained - 1
+    # Random actions last about 12 steps of 30.
+    assert run.record["result"]["mean"] >= 25

@@ -11,7 +11,7 @@ import numpy as np
 
 from gymlab.api import load_plugins
 from gymlab.engine.train import run_config
-from gymlab.engine.workflow import Dream, Recording, WorldModel, find_workflow, workflow_names
+from gymlab.engine.workflow import Dream, PlanningAgent, Recording, WorldModel, find_workflow, workflow_names
 from gymlab.inspector.episodes import FOR_EVER, finished
 from gymlab.inspector.frames import png
 from gymlab.inspector.loading import agents_of
@@ -55,11 +55,12 @@ class Dreams:
 
 @route("GET", "/api/runs/{run}/world_model")
 def world_model(request: Request, run: str) -> Response:
-    """Whether a run's algorithm has a world model, and which algorithms have one."""
+    """Whether a run's algorithm dreams or plans in a world model, and which algorithms do."""
     load_plugins(request.inspector.plugins)
     algorithm = run_config(request.run(run)).algo_id
-    able = [name for name in workflow_names() if has_world_model(name)]
-    return json_response({"algorithm": algorithm, "has_world_model": algorithm in able, "able": able})
+    able = {name: {"dreams": has_world_model(name), "plans": makes_plans(name)} for name in workflow_names()}
+    others = [name for name, ways in able.items() if any(ways.values())]
+    return json_response({"algorithm": algorithm, **able[algorithm], "able": others})
 
 
 @route("GET", "/api/traces/{trace}/dream", query=("start", "horizon"))
@@ -80,6 +81,11 @@ def dream_picture(request: Request, trace: str) -> Response:
 def has_world_model(algorithm: str) -> bool:
     """Whether a workflow offers `imagine`."""
     return issubclass(find_workflow(algorithm), WorldModel)
+
+
+def makes_plans(algorithm: str) -> bool:
+    """Whether a workflow offers `plans`."""
+    return issubclass(find_workflow(algorithm), PlanningAgent)
 
 
 def _dreamt(request: Request, trace_id: str) -> Shown:

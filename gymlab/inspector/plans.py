@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.engine.workflow import PlanningAgent, find_workflow
+from gymlab.engine.workflow import PlanningAgent
 from gymlab.inspector.dreams import MOST_HORIZON, recorded, steps_left
 from gymlab.inspector.episodes import finished
 from gymlab.inspector.loading import agents_of
@@ -45,8 +45,3 @@ def plans(request: Request, trace: str) -> Response:
         "taken": np.asarray(recording.actions[start - first]).reshape(-1),
     }
     return json_response(answer)
-
-
-def makes_plans(algorithm: str) -> bool:
-    """Whether a workflow offers `plans`."""
-    return issubclass(find_workflow(algorithm), PlanningAgent)

@@ -48,9 +48,10 @@ FILES = {
     "/static/maps.js": ("maps.js", SCRIPT),
     "/static/agent.js": ("agent.js", SCRIPT),
     "/static/world_model.js": ("world_model.js", SCRIPT),
+    "/static/plans.js": ("plans.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams")
+HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams", "plans")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "

@@ -52,8 +52,8 @@ def test_which_workflows_have_a_world_model(inspector):
     assert issubclass(find_workflow("linear_world"), WorldModel)
     assert not issubclass(find_workflow("ppo"), WorldModel)
     found = told(inspector, "/api/runs/vectors/world_model")
-    assert found["has_world_model"]
-    assert found["able"] == ["dreamer", "linear_world", "world_models"]
+    assert (found["dreams"], found["plans"]) == (True, False)
+    assert found["able"] == ["dreamer", "linear_world", "tdmpc", "tdmpc2", "world_models"]
 
 
 def test_a_dream_is_what_the_workflow_imagines(inspector, dreamers):
@@ -109,7 +109,8 @@ def test_nothing_is_dreamt_beyond_the_end_of_an_episode(inspector):
 
 def test_a_run_without_a_world_model_is_refused_in_words(trained):
     inspector = Inspector(trained)
-    assert not told(inspector, "/api/runs/cartpole-s1/world_model")["has_world_model"]
+    found = told(inspector, "/api/runs/cartpole-s1/world_model")
+    assert (found["dreams"], found["plans"]) == (False, False)
     trace = played(inspector, "cartpole-s1", steps=5)
     with pytest.raises(HttpError, match="ppo has no world model"):
         ask(inspector, f"/api/traces/{trace['id']}/dream")

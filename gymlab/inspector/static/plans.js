@@ -9,14 +9,14 @@ export class PlansView {
   constructor(app) {
     this.app = app;
     this.dimension = 0;
-    this.readout = element("p", {class: "readout", role: "status"});
+    this.told = element("p", {class: "small muted", role: "status"});
     this.toolbar = element("div", {class: "toolbar"});
     const holder = () => element("div", {});
     const [actions, returns, drift] = [holder(), holder(), holder()];
     this.actions = new LineChart(actions, {title: "Actions", height: 220, xLabel: "steps ahead"});
     this.returns = new LineChart(returns, {title: "Expected return", height: 190, xLabel: "steps ahead"});
     this.drift = new LineChart(drift, {title: "Drift of the latent", height: 190, xLabel: "steps ahead"});
-    this.root = element("div", {class: "grid", hidden: true}, element("div", {class: "card"}, this.toolbar, actions, this.readout), element("div", {class: "card"}, returns, drift));
+    this.root = element("div", {class: "grid", hidden: true}, element("div", {class: "card"}, this.toolbar, actions, this.told), element("div", {class: "card"}, returns, drift));
     app.onTheme(() => this.found && this.#draw());
   }
 
@@ -46,6 +46,6 @@ export class PlansView {
     this.returns.update({title: "Return expected along them", series: lines(found.returns)});
     const drift = [{id: "drift", label: "drift", colour: colour("drift"), x: steps(found.drift), y: found.drift}];
     this.drift.update({title: titled("Drift of the latent (1: as far as any two observations)", drift), series: drift});
-    this.readout.textContent = `Planned at step ${found.start}: the best of ${found.actions.length} is worth ${precise(found.values[0])}, the last of them ${precise(found.values.at(-1))} · taken: ${Array.from(found.taken, precise).join(", ")}`;
+    this.told.textContent = `Planned at step ${found.start}: the best of ${found.actions.length} is worth ${precise(found.values[0])}, the last of them ${precise(found.values.at(-1))} · taken: ${Array.from(found.taken, precise).join(", ")}`;
   }
 }

@@ -2,6 +2,7 @@
 
 import {LineChart, titled} from "./charts.js";
 import {element, emptyState, nothingSelected, precise} from "./dom.js";
+import {PlansView} from "./plans.js";
 import {RolloutForm} from "./rollout.js";
 
 export const id = "world_model";
@@ -13,6 +14,8 @@ const DEFAULT_HORIZON = 30;
 const SERIES = {truth: 8, reconstruction: 3, dream: 2};
 const OTHER_SERIES = [4, 5, 6, 7, 1];
 const RETURNS = [["elite", "elite, judged again", 2], ["best", "best of the population", 3], ["mean", "mean of the population", 8]];
+const NO_DREAM = ["No dream yet", "Press Dream: the agent plays, and from the start step on its world model goes on by itself with the same actions."];
+const NO_PLANS = ["No plans yet", "Press Dream: the agent plays, and what it considered at the start step is shown, with how far its model follows the world from there."];
 
 let view;
 
@@ -43,7 +46,8 @@ class WorldModelView {
       element("div", {class: "card"}, this.pictures, this.entries, element("div", {class: "transport"}, this.slider), this.readout, this.strip), element("div", {class: "card"}, this.errors));
     this.returns = element("div", {class: "card", hidden: true});
     this.generations = new LineChart(this.returns, {title: "Returns by generation", height: 190, xLabel: "generation"});
-    root.append(this.form.root, this.placeholder, this.body, this.returns);
+    this.plans = new PlansView(app);
+    root.append(this.form.root, this.placeholder, this.body, this.plans.root, this.returns);
     app.onTheme(() => this.found && this.#draw());
   }
 
@@ -52,6 +56,7 @@ class WorldModelView {
     if (this.trace?.run !== run) {
       this.trace = this.found = null;
       this.body.hidden = true;
+      this.plans.hide();
     }
     this.#population(run);
     if (!run) {
@@ -60,13 +65,15 @@ class WorldModelView {
       return;
     }
     try {
-      const {algorithm, has_world_model: able, able: others} = await this.app.get(`/api/runs/${run}/world_model`);
+      const {algorithm, dreams, plans, able: others} = await this.app.get(`/api/runs/${run}/world_model`);
       if (run !== this.app.primary) return;
+      const able = dreams || plans;
+      this.ways = {dreams, plans};
       this.form.root.hidden = !able;
       const {error} = this.form.picker;
       if (!able) this.placeholder.replaceChildren(without(algorithm, others));
       else if (error) this.placeholder.replaceChildren(emptyState("Nothing to dream with", error));
-      else this.placeholder.replaceChildren(this.trace ? "" : emptyState("No dream yet", "Press Dream: the agent plays, and from the start step on its world model goes on by itself with the same actions."));
+      else this.placeholder.replaceChildren(this.trace ? "" : emptyState(...(dreams ? NO_DREAM : NO_PLANS)));
     } catch (error) {
       this.placeholder.replaceChildren(emptyState("This run cannot be read", error.message));
     }
@@ -88,6 +95,10 @@ class WorldModelView {
     const {trace} = this;
     const query = {start: Math.min(Number(this.start.value), trace.played - 1), horizon: this.horizon.value};
     try {
+      if (this.ways.plans) await this.plans.show(trace, query);
+      if (trace !== this.trace) return;
+      this.placeholder.replaceChildren();
+      if (!this.ways.dreams) return;
       const found = await this.app.get(`/api/traces/${trace.id}/dream`, query);
       const sheet = found.width ? await picture(`/api/traces/${trace.id}/dream.png?start=${found.start}&horizon=${found.horizon}`) : null;
       if (trace !== this.trace) return;

@@ -4,7 +4,7 @@
 //   chart.update({series: [{id, label, colour, x, y, raw, low, high, span}], marks: [{x, kind, title, text, tip}], log: false});
 //   chart.setCursor(1200);    // a line that stays, e.g. at the frame that is shown
 //
-// Options: onPick(x) on a click or an arrow key, onHover(x or null), onZoom(from, to) after dragging over a part of the axis.
+// Options: whole for an axis of whole numbers, onPick(x) on a click or an arrow key, onHover(x or null), onZoom(from, to) after dragging over a part of the axis.
 //
 // x and y are arrays of one length, x increasing; y may hold null. `raw` is drawn faintly behind y, `low` and `high` as a band around it,
 // which the readout calls by `span`. A series with `faint: true` stays in the background.
@@ -234,7 +234,8 @@ export class LineChart {
     context.textBaseline = "top";
     const label = this.options.xLabel;
     const labelLeft = label ? right - context.measureText(label).width - 8 : right;
-    for (const tick of ticks(x0, x1, Math.max(2, Math.floor((right - left) / LEAST_TICK_PIXELS.x)))) {
+    const across = ticks(x0, x1, Math.max(2, Math.floor((right - left) / LEAST_TICK_PIXELS.x)));
+    for (const tick of this.options.whole ? across.filter(Number.isInteger) : across) {
       const x = this.x(tick);
       const text = this.options.xFormat(tick);
       const half = context.measureText(text).width / 2;

@@ -13,9 +13,9 @@ export class PlansView {
     this.toolbar = element("div", {class: "toolbar"});
     const holder = () => element("div", {});
     const [actions, returns, drift] = [holder(), holder(), holder()];
-    this.actions = new LineChart(actions, {title: "Actions", height: 220, xLabel: "steps ahead"});
-    this.returns = new LineChart(returns, {title: "Expected return", height: 190, xLabel: "steps ahead"});
-    this.drift = new LineChart(drift, {title: "Drift of the latent", height: 190, xLabel: "steps ahead"});
+    this.actions = new LineChart(actions, {title: "Actions", height: 220, xLabel: "steps ahead", whole: true});
+    this.returns = new LineChart(returns, {title: "Expected return", height: 190, xLabel: "steps ahead", whole: true});
+    this.drift = new LineChart(drift, {title: "Drift of the latent", height: 190, xLabel: "steps ahead", whole: true});
     this.root = element("div", {class: "grid", hidden: true}, element("div", {class: "card"}, this.toolbar, actions, this.told), element("div", {class: "card"}, returns, drift));
     app.onTheme(() => this.found && this.#draw());
   }

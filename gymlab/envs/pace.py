@@ -38,27 +38,28 @@ def measure_pace(make: Callable[[], gym.Env]) -> Pace:
     env.reset()
     # The first step may load fonts, open a renderer or compile: it is not counted.
     _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-    # The time in line is read within the time that passes, so that it is never more.
-    start, queued, computed = time.perf_counter(), _queued(), _computed()
+    # What is computed and the time in line are read within the time that passes, so that they are never more.
+    programs, start, queued, computed = _programs(), time.perf_counter(), _queued(), time.process_time()
     steps = 0
     while steps < MEASURE_STEPS and time.perf_counter() - start < MEASURE_SECONDS:
         if terminated or truncated:
             env.reset()
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         steps += 1
-    computed, queued = _computed() - computed, _queued() - queued
+    computed, queued = time.process_time() - computed, _queued() - queued
     # What it stood in line for a core says something about other programs, not about this one.
     elapsed = time.perf_counter() - start - queued
+    computed += _programs() - programs
     env.close()
     return Pace(elapsed / steps, min(1.0, computed / elapsed))
 
 
-def _computed() -> float:
-    """CPU seconds of this process and of the programs that it started: a game may be one."""
+def _programs() -> float:
+    """CPU seconds of the programs that this process has started: a game may be one."""
     import psutil
 
     started = psutil.Process().children(recursive=True)
-    return time.process_time() + sum(sum(program.cpu_times()[:2]) for program in started)
+    return float(sum(sum(program.cpu_times()[:2]) for program in started))
 
 
 def _queued() -> float:

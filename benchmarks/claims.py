@@ -24,6 +24,9 @@ class Claim:
     metric: str | None = None
     """A training metric whose last value is judged; None: the final agent's mean return over the evaluation episodes."""
 
+    others: tuple[tuple[str, float, float], ...] = ()
+    """What others report: name, env steps, return; drawn beside the curve."""
+
     @property
     def slug(self) -> str:
         """The experiment's name as a run id and file name."""
@@ -53,4 +56,7 @@ class Claim:
 def load_claims() -> list[Claim]:
     """What claims.yaml lists."""
     entries = yaml.safe_load((Path(__file__).parent / "claims.yaml").read_text())
-    return [Claim(**{**entry, "seeds": tuple(entry["seeds"])}) for entry in entries]
+    return [
+        Claim(**{**entry, "seeds": tuple(entry["seeds"]), "others": tuple(map(tuple, entry.get("others", [])))})
+        for entry in entries
+    ]

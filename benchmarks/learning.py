@@ -125,6 +125,7 @@ def write_page(claims: list[Claim], orderings: list[Ordering], runs_dir: Path, o
             metric=shown,
             threshold=claim.at_least,
             title=claim.experiment,
+            marks={name: (steps, value) for name, steps, value in claim.others},
         )
         lines += [f"![{claim.experiment}](images/{picture.name})", ""]
     for ordering in orderings:

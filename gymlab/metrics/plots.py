@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 TRAINING = "#9aa5b1"
 EVALUATION = "#1f6fb2"
+MARKERS = ("D", "s", "^", "v", "o")
+"""Shapes of the figures of others."""
 THRESHOLD = "#3c4650"
 COLOURS = ("#1f6fb2", "#d1495b", "#2e8b57", "#edae49", "#7b4fa3", "#00798c", "#8d6e63")
 """Told apart by people with the common colour blindnesses too, in this order."""
@@ -63,11 +66,12 @@ def curves(
     threshold: float | None = None,
     title: str = "",
     bins: int = 60,
+    marks: Mapping[str, tuple[float, float]] | None = None,
 ) -> Path:
     """Groups of runs that differ in their seed: mean over seeds by env step with the 95% bootstrap interval.
 
     `metric` is one for all groups (the training return, if none is given) or one for each. A run that ended early keeps its
-    last value to the end of the axis.
+    last value to the end of the axis. `marks` are figures of others, by name: env steps and value.
     """
     figure, axes = _new_figure()
     chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
@@ -81,6 +85,8 @@ def curves(
         axes.plot(steps, mean, color=colour, linewidth=2, label=f"{label} ({seeds})")
         if len(found) > 1:
             axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    for marker, (label, place) in zip(itertools.cycle(MARKERS), (marks or {}).items(), strict=False):
+        axes.scatter(*place, marker=marker, color=THRESHOLD, s=45, label=label, clip_on=False, zorder=3)
     if threshold is not None:
         _draw_threshold(axes, threshold)
     names = set(chosen.values())

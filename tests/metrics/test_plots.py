@@ -61,6 +61,15 @@ def test_groups_of_seeds_are_drawn_in_their_colours(tmp_path):
     assert share_of(path, COLOURS[3]) < 1e-5
 
 
+def test_figures_of_others_are_marked(tmp_path):
+    from gymlab.metrics.plots import THRESHOLD
+
+    groups = {"ppo": [table(1.0)]}
+    plain = share_of(curves(groups, tmp_path / "a.png"), THRESHOLD)
+    marked = share_of(curves(groups, tmp_path / "b.png", marks={"others": (20, 10.0)}), THRESHOLD)
+    assert marked > plain + 1e-4
+
+
 def test_matplotlib_is_imported_only_to_draw():
     code = "import sys, gymlab.metrics.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

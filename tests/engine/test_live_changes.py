@@ -299,6 +299,10 @@ def test_another_process_changes_a_run(tmp_path):
         wait_for("notice: policy_lr: 0.0003 -> 1e-05 at")
         edit(tmp_path / "one" / "config.json", ent_coef=0.5)
         wait_for("notice: ent_coef: 0 -> 0.5 at")
+        # Told at the beginning of an epoch, whose row comes at its end.
+        while Run(tmp_path / "one").metrics.get("train/ent_coef", [None])[-1] != 0.5:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     finally:
         process.terminate()
         process.wait(timeout=30)

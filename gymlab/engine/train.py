@@ -70,7 +70,7 @@ def train(
         run = Run.create(runs_dir, config, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
-        with disk_watched(run), run_lock(run.dir):
+        with disk_watched(run), run_lock(run.dir), session.stop_signal:
             for name in (STARTED, CONFIG):
                 write_json(run.dir / name, redact(dump(config)))
             run.update_record(started=started, **_identity(session, command))
@@ -92,7 +92,7 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
     try:
         if not session.fabric.is_global_zero:
             return _train_beside(session, resumed=True)
-        with disk_watched(run), run_lock(run.dir):
+        with disk_watched(run), run_lock(run.dir), session.stop_signal:
             checkpoint = run.checkpoints.find(which, resumable=True)
             # A checkpoint of another network is refused before anything that came after it is cut.
             load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path))
@@ -154,7 +154,7 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
     run.update_record(status="running", **this_process(), **ended, versions=versions())
     run.mark_last()
     threshold = return_threshold(session)
-    with _open_monitor(run, config, threshold) as monitor, session.stop_signal:
+    with _open_monitor(run, config, threshold) as monitor:
         monitor.show(_plan(session))
         if session.environment.notice:
             monitor.show(session.environment.notice)

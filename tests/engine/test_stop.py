@@ -10,7 +10,7 @@ import pytest
 
 import gymlab
 from gymlab.components.observation import ObservationEncoder
-from gymlab.engine import callbacks, orchestrator
+from gymlab.engine import callbacks, orchestrator, train
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.checkpoint import CheckpointManager
 from gymlab.envs.families.cartpole import CartPoleVector
@@ -61,7 +61,10 @@ MOMENTS = {
     "save": (CheckpointManager, "save"),
     "write": (CheckpointManager, "_write"),
     "evaluation": (orchestrator, "evaluate"),
+    "before the loop": (train, "_open_monitor"),
 }
+ONCE = ("on_start", "on_stop", "on_phase_end", "_open_monitor")
+"""Functions that a run calls but once."""
 
 
 def columns(run):
@@ -78,7 +81,7 @@ def sent(monkeypatch):
 
         def terminated(*arguments, **keywords):
             calls.append(time.monotonic())
-            if len(calls) == (1 if name in ("on_start", "on_stop", "on_phase_end") else 2):
+            if len(calls) == (1 if name in ONCE else 2):
                 times.append(time.monotonic())
                 os.kill(os.getpid(), signal.SIGTERM)
             return function(*arguments, **keywords)

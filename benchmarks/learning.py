@@ -94,6 +94,7 @@ def results(claims: list[Claim], runs_dir: Path) -> list[RunResult]:
                     command=claim.command,
                     commit=record["versions"].get("commit", "?"),
                     threshold=claim.at_least,
+                    goal="claimed: at least",
                 )
             )
     return found

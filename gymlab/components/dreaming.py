@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,6 +82,14 @@ class HeldOut:
                 shown = (self.truth, self.reconstruction, self.dream)
                 truth, reconstruction, dream = (values[key][: steps[row], row] for values in shown)
                 yield key, truth, reconstruction, dream
+
+    def pictures(self) -> dict[str, Callable[[Path], Any]]:
+        """What draws a dream beside the truth, for each image and for the vector."""
+        return {f"Dream of {key}": partial(draw_dream, shown=values) for key, *values in self.longest()}
+
+    def films(self) -> dict[str, Iterator[np.ndarray]]:
+        """Frames of dreams of images: truth, reconstruction and dream side by side."""
+        return {f"dream_{key}": map(side_by_side, *values) for key, *values in self.longest() if key != VECTOR}
 
 
 class Passing:

@@ -95,23 +95,35 @@ class _MishLayer(torch.autograd.Function):
         )
 
 
-class MishLayer(nn.Module):
-    """A linear layer, dropout while learning, LayerNorm, Mish."""
+class SplitLayer(nn.Module):
+    """A layer whose input may come in two parts, of which the first is dealt with once: `base`."""
 
-    def __init__(self, in_features: int, out_features: int, dropout: float = 0.0) -> None:
+    def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features)
-        self.norm = nn.LayerNorm(out_features)
-        self.dropout = dropout
 
     def base(self, first: Tensor) -> Tensor:
         """What the first features of an input come to, [..., part of in_features] -> [..., out_features], for `forward`."""
         return functional.linear(first, self.linear.weight[:, : first.shape[-1]], self.linear.bias)
 
+    def weight_and_bias(self, x: Tensor, base: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of the features in x: all of them, or with a base the last ones."""
+        if base is None:
+            return self.linear.weight, self.linear.bias
+        return self.linear.weight[:, -x.shape[-1] :], base
+
+
+class MishLayer(SplitLayer):
+    """A linear layer, dropout while learning, LayerNorm, Mish."""
+
+    def __init__(self, in_features: int, out_features: int, dropout: float = 0.0) -> None:
+        super().__init__(in_features, out_features)
+        self.norm = nn.LayerNorm(out_features)
+        self.dropout = dropout
+
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
         """[..., in_features] -> [..., out_features]; with a base, the last features alone, [N, rest] beside [N, out] or [out]."""
-        weight = self.linear.weight if base is None else self.linear.weight[:, -x.shape[-1] :]
-        bias = self.linear.bias if base is None else base
+        weight, bias = self.weight_and_bias(x, base)
         drops = self.training and self.dropout > 0
         by_hand = x.dtype == weight.dtype and not torch.is_autocast_enabled(x.device.type)
         if not by_hand or (drops and x.device.type != "cpu"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,10 +126,24 @@ def descend(
         )
     optimizer.zero_grad(set_to_none=True)
     total.backward()
-    group = optimizer.param_groups[0]
-    norm = nn.utils.get_total_norm([p.grad for p in group["params"] if p.grad is not None])
-    if clip_value is not None:
-        nn.utils.clip_grad_value_(group["params"], clip_value)
-    group["lr"] = lr
+    return take_step(optimizer, [lr], max_value=clip_value)
+
+
+def take_step(
+    optimizer: torch.optim.Optimizer,
+    rates: Sequence[float],
+    *,
+    max_norm: float | None = None,
+    max_value: float | None = None,
+) -> Tensor:
+    """One step along the gradients that there are, each group of parameters at its own rate; gives their norm before they were clipped."""
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    norm = nn.utils.get_total_norm([p.grad for p in parameters])
+    if max_norm is not None:
+        nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    if max_value is not None:
+        nn.utils.clip_grad_value_(parameters, max_value)
     optimizer.step()
     return norm

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from gymlab.config.schedules import not_negative
-from gymlab.config.schema import Config, Scalar
+from gymlab.config.schema import Config, Scalar, as_they_are
 
 Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
@@ -166,12 +166,7 @@ class TDMPC2Config(Config):
 
     _not_negative = field_validator("ent_coef", "min_std", "model_lr", "policy_lr")(not_negative)
 
-    @field_validator("normalize_obs", "normalize_reward")
-    @classmethod
-    def _as_they_are(cls, value: Any) -> Any:
-        if value not in ("off", False):
-            raise ValueError("tdmpc takes observations and rewards as they are; leave it out")
-        return value
+    _raw = field_validator("normalize_obs", "normalize_reward")(as_they_are)
 
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:

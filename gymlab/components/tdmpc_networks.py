@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gymlab.components.mish_layers import MishLayer
+from gymlab.components.mish_layers import MishLayer, SplitLayer
 from gymlab.components.symlog import TwoHot, UnitNormal
 from gymlab.components.tdmpc_config import TDMPC2Config
 from gymlab.errors import ConfigError
@@ -39,21 +39,17 @@ class SimNorm(nn.Module):
         return x.unflatten(-1, (self.group, -1)).softmax(-2).flatten(-2)
 
 
-class PlainLayer(nn.Module):
+class PlainLayer(SplitLayer):
     """A linear layer with ELU, or with LayerNorm and tanh (TD-MPC)."""
 
     def __init__(self, in_features: int, out_features: int, *, normed: bool = False) -> None:
-        super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
+        super().__init__(in_features, out_features)
         self.norm = nn.LayerNorm(out_features) if normed else None
-
-    def base(self, first: Tensor) -> Tensor:
-        """What the first features of an input come to, for `forward`."""
-        return functional.linear(first, self.linear.weight[:, : first.shape[-1]], self.linear.bias)
 
     def forward(self, x: Tensor, base: Tensor | None = None) -> Tensor:
         """[..., in_features] -> [..., out_features]; with a base, the last features alone."""
-        hidden = self.linear(x) if base is None else functional.linear(x, self.linear.weight[:, -x.shape[-1] :]) + base
+        weight, bias = self.weight_and_bias(x, base)
+        hidden = functional.linear(x, weight) + bias
         return functional.elu(hidden) if self.norm is None else self.norm(hidden).tanh()
 
 

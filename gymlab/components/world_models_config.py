@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from gymlab.config.schedules import not_negative
-from gymlab.config.schema import Config, Scalar
+from gymlab.config.schema import Config, Scalar, as_they_are
 
 Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
@@ -114,12 +114,7 @@ class WorldModelsConfig(Config):
 
     _not_negative = field_validator("vae_lr", "model_lr", "temperature")(not_negative)
 
-    @field_validator("normalize_obs", "normalize_reward")
-    @classmethod
-    def _as_they_are(cls, value: Any) -> Any:
-        if value not in ("off", False):
-            raise ValueError("world_models takes observations and rewards as they are; leave it out")
-        return value
+    _raw = field_validator("normalize_obs", "normalize_reward")(as_they_are)
 
     @model_validator(mode="after")
     def _ends(self) -> WorldModelsConfig:

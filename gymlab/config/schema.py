@@ -314,6 +314,13 @@ class Config(Frozen):
         return float(declared) if isinstance(declared, int | float) else None
 
 
+def as_they_are(value: Any) -> Any:
+    """For field validators of algorithms that normalise nothing."""
+    if value not in ("off", False):
+        raise ValueError("this algorithm takes observations and rewards as they are; leave it out")
+    return value
+
+
 def tunable_fields(schema: type[Config]) -> list[str]:
     """Names of the fields that take a number or a schedule: what may change while a run trains."""
     return [name for name, field in schema.model_fields.items() if Schedule in get_args(field.annotation)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
@@ -153,6 +153,12 @@ class Recording:
     is_first: np.ndarray
     """[T] bool; the observation is an episode's first."""
 
+    def around(self, start: int, horizon: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Observations and actions from the first of the episode to `horizon` steps after `start`, and how many are not after it."""
+        first = start - int(np.argmax(self.is_first[start::-1]))
+        rows = slice(first, start + horizon + 1)
+        return self.observations[rows], self.actions[rows], start - first + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Dream:
@@ -239,6 +245,15 @@ class Workflow(ABC):
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.generators: dict[str, np.random.Generator] = {}
         """Random streams by name. `act` draws from the one called `act` and from no other, so that an episode can be repeated."""
+
+    def random_states(self, without: Collection[str] = ()) -> dict[str, Any]:
+        """Where the random streams are, for `get_state`; but for those that somebody else saves."""
+        return {name: g.bit_generator.state for name, g in self.generators.items() if name not in without}
+
+    def set_random_states(self, states: Mapping[str, Any]) -> None:
+        """Take back what `random_states` gave."""
+        for name, state in states.items():
+            self.generators[name].bit_generator.state = state
 
     @abstractmethod
     def initialize(self) -> None:

@@ -67,11 +67,13 @@ def curves(
     title: str = "",
     bins: int = 60,
     marks: Mapping[str, tuple[float, float]] | None = None,
+    goal: str = "solved at",
 ) -> Path:
     """Groups of runs that differ in their seed: mean over seeds by env step with the 95% bootstrap interval.
 
     `metric` is one for all groups (the training return, if none is given) or one for each. A run that ended early keeps its
     last value to the end of the axis. `marks` are figures of others, by name: env steps and value.
+    `goal` is what the threshold is called.
     """
     figure, axes = _new_figure()
     chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
@@ -88,7 +90,7 @@ def curves(
     for marker, (label, place) in zip(itertools.cycle(MARKERS), (marks or {}).items(), strict=False):
         axes.scatter(*place, marker=marker, color=THRESHOLD, s=45, label=label, clip_on=False, zorder=3)
     if threshold is not None:
-        _draw_threshold(axes, threshold)
+        _draw_threshold(axes, threshold, goal)
     names = set(chosen.values())
     ylabel = "episode return" if all(name.endswith("roll/ep_rew/mean") for name in names) else ", ".join(sorted(names))
     return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds")
@@ -134,8 +136,8 @@ def colours(count: int) -> list[str]:
     return [COLOURS[index % len(COLOURS)] for index in range(count)]
 
 
-def _draw_threshold(axes: Axes, threshold: float) -> None:
-    axes.axhline(threshold, color=THRESHOLD, linestyle="--", linewidth=1.2, label=f"solved at {threshold:g}", zorder=1)
+def _draw_threshold(axes: Axes, threshold: float, goal: str = "solved at") -> None:
+    axes.axhline(threshold, color=THRESHOLD, linestyle="--", linewidth=1.2, label=f"{goal} {threshold:g}", zorder=1)
 
 
 def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel: str, note: str = "") -> Path:

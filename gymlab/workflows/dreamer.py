@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from gymlab.buffers.offline import open_dataset
@@ -42,15 +42,14 @@ from gymlab.components.dreaming import (
     HeldOut,
     Passing,
     calibration,
-    draw_dream,
     dream_of,
     hold_out,
-    side_by_side,
     time_first,
 )
 from gymlab.components.flat import count_parameters
 from gymlab.components.latent_actor import LatentActor, Memory
-from gymlab.components.observation_parts import VECTOR, ObservationParts
+from gymlab.components.observation_parts import ObservationParts
+from gymlab.components.optimizers import take_step
 from gymlab.components.rssm import State
 from gymlab.components.td_returns import ReturnScale, differentiable_lambda_return, lambda_return
 from gymlab.config.schema import Config
@@ -418,15 +417,10 @@ class Dreamer(Workflow):
             optimizer.zero_grad(set_to_none=True)
         total.backward()
         rates = {"all": hp.model_lr, "model": hp.model_lr, "critic": hp.critic_lr, "actor": hp.actor_lr}
+        most = config.max_grad_norm or None if config.optimizer == "adam" else None
         norms = {}
         for name, optimizer in self.optimizers.items():
-            parameters = [p for p in optimizer.param_groups[0]["params"] if p.grad is not None]
-            norm = nn.utils.get_total_norm([p.grad for p in parameters])
-            if config.max_grad_norm and config.optimizer == "adam":
-                nn.utils.clip_grads_with_norm_(parameters, config.max_grad_norm, norm)
-            norms[f"opt/grads/norm/{name}"] = norm
-            optimizer.param_groups[0]["lr"] = rates[name]
-            optimizer.step()
+            norms[f"opt/grads/norm/{name}"] = take_step(optimizer, [rates[name]], max_norm=most)
         return norms
 
     def _follow(self) -> None:
@@ -447,13 +441,10 @@ class Dreamer(Workflow):
 
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`; latents are the most likely ones."""
-        first = start - int(np.argmax(recording.is_first[start::-1]))
-        rows = slice(first, start + horizon + 1)
-        observations, actions = self.parts.split(recording.observations[rows]), recording.actions[rows]
-        shown = dream_of(self.model, observations, self.actions.from_environment(actions), start - first + 1)
-        truth = recording.observations[start + 1 : start + 1 + horizon]
+        observations, actions, seen = recording.around(start, horizon)
+        shown = dream_of(self.model, self.parts.split(observations), self.actions.from_environment(actions), seen)
         reconstruction, dream = (self.parts.join(parts) for parts in shown)
-        return Dream(truth, reconstruction, dream)
+        return Dream(observations[seen:], reconstruction, dream)
 
     def _held_out(self) -> HeldOut | None:
         """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""
@@ -474,20 +465,18 @@ class Dreamer(Workflow):
     def pictures(self) -> dict[str, Callable[[Path], Any]]:
         """A dream beside the truth, for each image and for the vector."""
         held_out = self._held_out()
-        shown = [] if held_out is None else held_out.longest()
-        return {f"Dream of {key}": partial(draw_dream, shown=values) for key, *values in shown}
+        return {} if held_out is None else held_out.pictures()
 
     def films(self) -> dict[str, Iterator[np.ndarray]]:
         """Dreams of images: truth, reconstruction and dream side by side."""
         held_out = self._held_out()
-        shown = [] if held_out is None else held_out.longest()
-        return {f"dream_{key}": map(side_by_side, *values) for key, *values in shown if key != VECTOR}
+        return {} if held_out is None else held_out.films()
 
     def get_state(self) -> dict[str, Any]:
         """Generators, what the collecting agent remembers, and where its environments are."""
         memory = self.memory
         return {
-            "generators": {name: g.bit_generator.state for name, g in self.generators.items() if name != "replay"},
+            "generators": self.random_states(without=("replay",)),
             "memory": {"deter": memory.state.deter, "stoch": memory.state.stoch, "action": memory.action},
             "collector": self.collector.get_state(),
             "updates": self.updates,
@@ -496,8 +485,7 @@ class Dreamer(Workflow):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         saved = {name: torch.as_tensor(value).to(self.context.device) for name, value in state["memory"].items()}
         self.memory = Memory(State(saved["deter"], saved["stoch"]), saved["action"])
         self.collector.set_state(state["collector"])

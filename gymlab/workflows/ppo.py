@@ -338,14 +338,13 @@ class PPO(Workflow):
 
     def get_state(self) -> dict[str, Any]:
         """Random generators and what the collector knows."""
-        generators = {name: generator.bit_generator.state for name, generator in self.generators.items()}
+        generators = self.random_states()
         training = self.context.train_environment is not None
         return {"generators": generators, "collector": self.collector.get_state() if training else None}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         if self.context.train_environment is not None and state["collector"] is not None:
             self.collector.set_state(state["collector"])
 

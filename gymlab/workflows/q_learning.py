@@ -152,13 +152,12 @@ class QLearning(Workflow):
 
     def get_state(self) -> dict[str, Any]:
         """Random generators, and whether the environments have begun."""
-        generators = {name: generator.bit_generator.state for name, generator in self.generators.items()}
+        generators = self.random_states()
         return {"generators": generators, "started": self.started}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         self.started = state["started"]
 
     def describe(self) -> dict[str, Any]:

@@ -317,15 +317,14 @@ class Reinforce(Workflow):
         """Random generators, earlier means, and what the collector knows."""
         training = self.context.train_environment is not None
         return {
-            "generators": {name: generator.bit_generator.state for name, generator in self.generators.items()},
+            "generators": self.random_states(),
             "earlier_means": list(self.earlier_means),
             "collector": self.collector.get_state() if training else None,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         self.earlier_means = deque(state["earlier_means"], maxlen=ROLLOUTS_OF_RUNNING_MEAN)
         if self.context.train_environment is not None and state["collector"] is not None:
             self.collector.set_state(state["collector"])

@@ -36,6 +36,7 @@ from gymlab.components.dreaming import Passing, time_first
 from gymlab.components.flat import count_parameters
 from gymlab.components.mpc_planner import MPCPlanner, Planned, Value
 from gymlab.components.observation_parts import ObservationParts
+from gymlab.components.optimizers import take_step
 from gymlab.components.tdmpc_config import TDMPC2Config, heuristic_discount
 from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
 from gymlab.config.schema import Config
@@ -304,10 +305,10 @@ class TDMPC2(Workflow):
         counts = alive if batch.weight is None else alive * torch.from_numpy(batch.weight).to(alive.device)
         with self.context.fabric.autocast():
             losses, metrics, latents, priority = self._model_losses(data, counts, rho)
-        metrics |= self._step("model", torch.stack(list(losses.values())).sum(), self.model)
+        metrics |= self._step("model", torch.stack(list(losses.values())).sum())
         with self.context.fabric.autocast():
             policy_loss, more = self._policy_loss(latents, alive, rho)
-        metrics |= self._step("policy", policy_loss, self.policy) | more
+        metrics |= self._step("policy", policy_loss) | more
         self.model.eval()
         self._follow_slowly()
         metrics |= {f"loss/{name}": loss.detach() for name, loss in losses.items()} | {
@@ -395,7 +396,7 @@ class TDMPC2(Workflow):
         }
         return loss, {name: metric.detach() for name, metric in metrics.items()}
 
-    def _step(self, name: str, loss: Tensor, module: nn.Module) -> dict[str, Tensor]:
+    def _step(self, name: str, loss: Tensor) -> dict[str, Tensor]:
         """A backward pass and a step of one optimiser; gives the gradient's norm."""
         if not torch.isfinite(loss):
             raise NonFiniteError(
@@ -405,15 +406,9 @@ class TDMPC2(Workflow):
         config, optimizer = self.config, self.optimizers[name]
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        parameters = [parameter for parameter in module.parameters() if parameter.grad is not None]
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        if config.max_grad_norm is not None:
-            nn.utils.clip_grads_with_norm_(parameters, config.max_grad_norm, norm)
-        rate = self.hyperparameters.model_lr if name == "model" else self.hyperparameters.policy_lr
-        for number, group in enumerate(optimizer.param_groups):
-            group["lr"] = rate * (config.encoder_lr_factor if name == "model" and number == 0 else 1.0)
-        optimizer.step()
-        return {f"opt/grads/norm/{name}": norm}
+        rate = self.hyperparameters.model_lr
+        rates = [config.encoder_lr_factor * rate, rate] if name == "model" else [self.hyperparameters.policy_lr]
+        return {f"opt/grads/norm/{name}": take_step(optimizer, rates, max_norm=config.max_grad_norm)}
 
     # Looking inside
 
@@ -447,7 +442,7 @@ class TDMPC2(Workflow):
     def get_state(self) -> dict[str, Any]:
         """Generators, plans under way, and where the environments are."""
         return {
-            "generators": {name: g.bit_generator.state for name, g in self.generators.items() if name != "replay"},
+            "generators": self.random_states(without=("replay",)),
             "plans": self.memory.mean,
             "unusable": int(self.unusable),
             "collector": self.collector.get_state(),
@@ -455,8 +450,7 @@ class TDMPC2(Workflow):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         self.memory = Begun(torch.as_tensor(state["plans"]).to(self.context.device), self.memory.fresh)
         self.unusable.fill_(state["unusable"])
         self.collector.set_state(state["collector"])

@@ -29,7 +29,7 @@ from torch import Tensor
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.dream_trials import dream_returns
-from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut, draw_dream
+from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut
 from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.components.flat import count_parameters
 from gymlab.components.linear_controllers import LinearControllers, action_map
@@ -417,25 +417,22 @@ class WorldModels(Workflow):
 
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`, each guess the likeliest; and dreams that are drawn."""
-        first = start - int(np.argmax(recording.is_first[start::-1]))
-        rows = slice(first, start + horizon + 1)
-        parts = self.parts.split(recording.observations[rows])
+        observations, actions, seen = recording.around(start, horizon)
+        parts = self.parts.split(observations)
         with torch.no_grad():
             code = self.vision(torch.from_numpy(parts[self.vision.key]).to(self.context.device))
         z = self.vision.draw(code, None).unsqueeze(1)  # [T, 1, Z]
-        action = torch.from_numpy(self.actions.from_environment(recording.actions[rows])).to(z.device).unsqueeze(1)
+        action = torch.from_numpy(self.actions.from_environment(actions)).to(z.device).unsqueeze(1)
         begins = torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
         begins[0] = True
-        seen = start - first + 1
         # The same dream each time it is looked at, and none of the run's own chance.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(start)
             drawn = [self.model.look_ahead(z, action, begins, seen, temperature) for temperature in SHOWN_TEMPERATURES]
         shown = [*self._shown(z, action, begins, seen), *(self._decoded(codes) for codes in drawn)]
         reconstruction, dream, *others = (self.parts.join({self.vision.key: rows[:, 0]}) for rows in shown)
-        truth = recording.observations[start + 1 : start + 1 + horizon]
         names = [f"temperature {temperature:g}" for temperature in SHOWN_TEMPERATURES]
-        return Dream(truth, reconstruction, dream, dict(zip(names, others, strict=True)))
+        return Dream(observations[seen:], reconstruction, dream, dict(zip(names, others, strict=True)))
 
     @torch.no_grad()
     def _shown(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> tuple[np.ndarray, np.ndarray]:
@@ -459,10 +456,8 @@ class WorldModels(Workflow):
 
     def pictures(self) -> dict[str, Callable[[Path], Any]]:
         """A dream beside the truth, and the returns of the generations."""
-        drawn: dict[str, Callable[[Path], Any]] = {}
         batch = self.replay.held_out_batch(HELD_OUT_ROWS)
-        for key, *values in [] if batch is None else self._held_out(batch).longest():
-            drawn[f"Dream of {key}"] = partial(draw_dream, shown=values)
+        drawn = {} if batch is None else self._held_out(batch).pictures()
         if self.history:
             drawn["Returns by generation"] = partial(draw_generations, history=self.history)
         return drawn
@@ -473,9 +468,7 @@ class WorldModels(Workflow):
         """Generators, where environments and evolution are, and what dreams begin with."""
         hidden, begins = self.memory
         return {
-            "generators": {
-                n: g.bit_generator.state for n, g in self.generators.items() if n not in ("replay", "evolve")
-            },
+            "generators": self.random_states(without=("replay", "evolve")),
             "memory": {"h": hidden.h, "c": hidden.c, "begins": begins},
             "collector": self.collector.get_state(),
             "walk": self.walk,
@@ -492,8 +485,7 @@ class WorldModels(Workflow):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        for name, generator_state in state["generators"].items():
-            self.generators[name].bit_generator.state = generator_state
+        self.set_random_states(state["generators"])
         h, c, begins = (torch.as_tensor(state["memory"][n]).to(self.context.device) for n in ("h", "c", "begins"))
         self.memory = Memory(Hidden(h, c), begins)
         self.collector.set_state(state["collector"])

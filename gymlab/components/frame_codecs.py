@@ -1,0 +1,129 @@
+"""Convolutional networks of Δ-IRIS: a frame to a small grid of features, and back.
+
+    encoder  [N, I, 64, 64] -> 3x3 -> (residual block -> halve?) for each stage -> norm, SiLU, 3x3 -> [N, O, 8, 8]
+    decoder  the same stages from last to first, each size doubled by repeating pixels before a 3x3 convolution
+    block    x + conv(silu(norm(conv(silu(norm(x))))))
+
+Inside, images lie with their channels last, for which convolutions on a processor are quickest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+GROUPS = 32
+"""Groups of a norm, as far as there are so many channels."""
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    """The norm before every convolution but the first."""
+    return nn.GroupNorm(min(GROUPS, channels), channels)
+
+
+def convolution(inputs: int, outputs: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size."""
+    return nn.Conv2d(inputs, outputs, 3, padding=1)
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions beside a short cut, which is a 1x1 convolution where the number of channels changes."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.first_norm, self.first = group_norm(inputs), convolution(inputs, outputs)
+        self.second_norm, self.second = group_norm(outputs), convolution(outputs, outputs)
+        self.skip = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, I, H, W] -> [N, O, H, W]."""
+        hidden = self.first(functional.silu(self.first_norm(x), inplace=True))
+        hidden = self.second(functional.silu(self.second_norm(hidden), inplace=True))
+        return hidden.add_(self.skip(x)) if not torch.is_grad_enabled() else hidden + self.skip(x)
+
+
+class Doubled(nn.Module):
+    """Every pixel becomes a 2x2 block, then a 3x3 convolution.
+
+    A window of 3x3 over such blocks sees 2x2 different pixels: each place in a block is a 2x2 convolution of the small image
+    with sums of the weights, 16 products where the large image takes 36.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convolution = convolution(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, C, H, W] -> [N, C, 2H, 2W]."""
+        frames, channels, height, width = x.shape
+        weight, bias = self.convolution.weight, self.convolution.bias
+        padded = functional.pad(x, (1, 1, 1, 1))
+        rows = []
+        for row in range(2):
+            places = []
+            for column in range(2):
+                window = padded[..., row : row + height + 1, column : column + width + 1]
+                places.append(functional.conv2d(window, _of_place(weight, row, column), bias))
+            rows.append(torch.stack(places, dim=4))  # [N, C, H, W, 2]
+        blocks = torch.stack(rows, dim=3)  # [N, C, H, 2, W, 2]
+        return blocks.reshape(frames, channels, 2 * height, 2 * width).contiguous(memory_format=torch.channels_last)
+
+
+def _of_place(weight: Tensor, row: int, column: int) -> Tensor:
+    """The 2x2 kernel of one place in a block: the first of three weights by itself and the others together, or the other way round."""
+    for dim, place in ((2, row), (3, column)):
+        first, middle, last = weight.unbind(dim)
+        weight = torch.stack([first, middle + last] if place == 0 else [first + middle, last], dim)
+    return weight
+
+
+class FrameEncoder(nn.Module):
+    """Frames to a grid of features."""
+
+    def __init__(
+        self, inputs: int, outputs: int, channels: int, multiples: Sequence[int], halves: Sequence[int]
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [convolution(inputs, channels)]
+        width = channels
+        for multiple, halve in zip(multiples, halves, strict=True):
+            layers.append(ResidualBlock(width, multiple * channels))
+            width = multiple * channels
+            if halve:
+                layers.append(nn.Conv2d(width, width, 2, stride=2))
+        layers += [group_norm(width), nn.SiLU(inplace=True), convolution(width, outputs)]
+        self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """[..., I, H, W] -> [..., O, h, w]."""
+        flat = frames.flatten(0, -4).contiguous(memory_format=torch.channels_last)
+        return self.layers(flat).unflatten(0, frames.shape[:-3])
+
+
+class FrameDecoder(nn.Module):
+    """A grid of features to frames."""
+
+    def __init__(
+        self, inputs: int, outputs: int, channels: int, multiples: Sequence[int], halves: Sequence[int]
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        below = channels
+        for multiple, halve in zip(multiples, halves, strict=True):
+            width = multiple * channels
+            layers.append(ResidualBlock(width, below))
+            if halve:
+                layers.append(Doubled(width))
+            below = width
+        layers.append(convolution(inputs, below))
+        layers.reverse()
+        layers += [group_norm(channels), nn.SiLU(inplace=True), convolution(channels, outputs)]
+        self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[..., I, h, w] -> [..., O, H, W]."""
+        flat = features.flatten(0, -4).contiguous(memory_format=torch.channels_last)
+        return self.layers(flat).unflatten(0, features.shape[:-3])

@@ -156,22 +156,6 @@ def decoded(model: WorldModel, states: State) -> dict[str, np.ndarray]:
     return {key: value.unflatten(0, (length, count)).cpu().numpy() for key, value in expected.items()}
 
 
-def dream_of(
-    model: WorldModel, observations: Mapping[str, np.ndarray], actions: np.ndarray, seen: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reconstruction and dream [T - seen, ...] of one episode [T, ...], of which a dream sees the first `seen` steps."""
-    device = next(model.parameters()).device
-    rows = {key: torch.from_numpy(value).to(device).unsqueeze(1) for key, value in observations.items()}
-    taken = torch.from_numpy(actions).to(device)
-    previous = torch.cat([torch.zeros_like(taken[:1]), taken[:-1]]).unsqueeze(1)
-    begins = torch.zeros(len(taken), 1, dtype=torch.bool, device=device)
-    after, dream = look_ahead(model, rows, previous, begins, model.rssm.initial(1, device), seen)
-    reconstruction, dreamt = (
-        {key: value[:, 0] for key, value in decoded(model, states).items()} for states in (after, dream)
-    )
-    return reconstruction, dreamt
-
-
 def hold_out(model: WorldModel, data: Mapping[str, Tensor], start: State) -> HeldOut:
     """What a model makes of sequences [T, B, ...] that it was not trained on; the last 15 steps are dreamt."""
     prefix = "observation/"

@@ -45,15 +45,15 @@ class Mixture(NamedTuple):
         """Probabilities of the components: softmax(log weights / temperature)."""
         return functional.softmax(functional.log_softmax(self.logits, -1) / temperature, -1)
 
-    def sample(self, temperature: float = 1.0) -> Tensor:
+    def sample(self, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
         """[..., Z]: a component by its weight, then mean + std sqrt(temperature) noise; 0 is the mode."""
         if temperature == 0:
             return self.mode()
         weights = self.weights(temperature)
         # The largest p / e of exponential numbers e is a sample of p.
-        chosen = (weights / torch.empty_like(weights).exponential_()).argmax(-1, keepdim=True)
+        chosen = (weights / torch.empty_like(weights).exponential_(generator=generator)).argmax(-1, keepdim=True)
         mean, log_std = self._of(chosen)
-        return mean + log_std.exp() * math.sqrt(temperature) * torch.randn_like(mean)
+        return mean + log_std.exp() * math.sqrt(temperature) * torch.empty_like(mean).normal_(generator=generator)
 
     def mode(self) -> Tensor:
         """[..., Z]: the mean of the component with the largest weight."""
@@ -182,14 +182,30 @@ class MDNRNN(nn.Module):
         return losses
 
     @torch.no_grad()
-    def dream(self, z: Tensor, action: Tensor, is_first: Tensor, state: Hidden, temperature: float) -> Dreamt:
+    def fall_asleep(self, z: Tensor, action: Tensor, is_first: Tensor) -> Asleep:
+        """Where dreams are that have seen z [T, B, Z]; what was done at the last of them is not used."""
+        hidden = self.initial(z.shape[1])
+        if len(z) > 1:
+            _, hidden = self(z[:-1], action[:-1], is_first[:-1], hidden)
+        return Asleep(z[-1], hidden, is_first[-1])
+
+    @torch.no_grad()
+    def dream(
+        self,
+        z: Tensor,
+        action: Tensor,
+        is_first: Tensor,
+        state: Hidden,
+        temperature: float,
+        generator: torch.Generator | None = None,
+    ) -> Dreamt:
         """One step inside M: the next z, drawn at this temperature, and what comes with it."""
         state = self.step(z, action, is_first, state)
         expected = self.expect(state.h)
         reward = torch.ones_like(z[..., 0]) if expected.reward is None else expected.reward
         # A hard cut at one half, as in the paper: an end is decided by M, not by lot.
         ends = torch.zeros_like(reward, dtype=torch.bool) if expected.end is None else expected.end > 0
-        return Dreamt(expected.mixture.sample(temperature), reward, ends, state)
+        return Dreamt(expected.mixture.sample(temperature, generator), reward, ends, state)
 
     @torch.no_grad()
     def look_ahead(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int, temperature: float = 0.0) -> Tensor:
@@ -197,12 +213,23 @@ class MDNRNN(nn.Module):
 
         Drawn at the temperature; at 0 each is the likeliest.
         """
-        _, state = self(z[:seen], action[:seen], is_first[:seen], self.initial(z.shape[1]))
-        guesses = [self.expect(state.h).mixture.sample(temperature)]
-        for t in range(seen, len(z) - 1):
-            state = self.step(guesses[-1], action[t], torch.zeros_like(is_first[t]), state)
-            guesses.append(self.expect(state.h).mixture.sample(temperature))
+        guess, hidden, begins = self.fall_asleep(z[:seen], action[:seen], is_first[:seen])
+        guesses = []
+        for taken in action[seen - 1 : -1]:
+            guess, _, _, hidden = self.dream(guess, taken, begins, hidden, temperature)
+            begins = torch.zeros_like(begins)
+            guesses.append(guess)
         return torch.stack(guesses)
+
+
+class Asleep(NamedTuple):
+    """Where B dreams are: what is seen now, and what M remembers from before it."""
+
+    z: Tensor
+    """[B, Z]."""
+    hidden: Hidden
+    begins: Tensor
+    """[B] bool; z is an episode's first."""
 
 
 class Dreamt(NamedTuple):

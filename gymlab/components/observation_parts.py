@@ -90,6 +90,10 @@ class ObservationParts:
             (values,) = parts.values()
             if isinstance(self.space, spaces.Discrete):
                 return values.argmax(-1) + self.space.start
+            if isinstance(self.space, spaces.MultiDiscrete):
+                parts_of = np.split(values, np.cumsum(self.space.nvec.ravel())[:-1], axis=-1)
+                numbers = np.stack([part.argmax(-1) for part in parts_of], axis=-1)
+                return numbers.reshape(len(values), *self.space.shape) + self.space.start
             shape = self.space.shape or ()
             return values.reshape(len(values), *shape) if math.prod(shape) == values[0].size else values
         flat = np.empty((len(next(iter(parts.values()))), *(self.space.shape or ())), np.float32)
@@ -100,3 +104,13 @@ class ObservationParts:
         for place in self.rest:
             flat[:, place] = parts[VECTOR][:, start : (start := start + place.stop - place.start)]
         return flat
+
+    def restored(self, parts: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The same as the environment could have given it: in its type, whole where that is, and within its bounds."""
+        joined, dtype = self.join(parts), self.space.dtype
+        assert dtype is not None
+        if isinstance(self.space, spaces.Box):
+            joined = np.clip(joined, self.space.low, self.space.high)
+        if isinstance(self.space, spaces.MultiBinary):
+            return (joined > 0.5).astype(dtype)
+        return (joined if np.issubdtype(dtype, np.floating) else np.rint(joined)).astype(dtype)

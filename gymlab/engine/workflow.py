@@ -159,6 +159,11 @@ class Recording:
         rows = slice(first, start + horizon + 1)
         return self.observations[rows], self.actions[rows], start - first + 1
 
+    def last_episode(self) -> tuple[np.ndarray, np.ndarray]:
+        """Observations and actions of the last episode, or of as much of it as there is."""
+        first = int(np.flatnonzero(self.is_first)[-1]) if self.is_first.any() else 0
+        return self.observations[first:], self.actions[first:]
+
 
 @dataclass(frozen=True, slots=True)
 class Dream:
@@ -193,9 +198,25 @@ def _root_mean_square(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return errors
 
 
+@dataclass(frozen=True, slots=True)
+class DreamStep:
+    """What a world model expects of one action, for a batch of dreams."""
+
+    observation: np.ndarray
+    """[B, ...] as the environment could have given it: in its units, shape and type (images: bytes), within its space."""
+    reward: np.ndarray
+    """[B] in the environment's own unit."""
+    ended: np.ndarray
+    """[B] bool; the model takes the episode to be over."""
+
+
 @runtime_checkable
 class WorldModel(Protocol):
-    """What a workflow that has learned a model of its world offers beside `act`; the inspector's World model tab shows it."""
+    """What a workflow that has learned a model of its world offers beside `act`.
+
+    The inspector's World model tab shows `imagine`. People and agents play inside the model through the other two
+    (`envs/world_model_env.py`). A state of a dream never changes, a step gives a new one: going back and branching are free.
+    """
 
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Dream the `horizon` observations after `start`, given the recorded actions.
@@ -203,6 +224,17 @@ class WorldModel(Protocol):
         The dream may use observations up to and including `start`, from the beginning of its episode on, and of those after it only the
         actions: actions[start] leads to its first row. The caller sees to it that no episode ends before start + horizon.
         """
+
+    def dream_start(self, recording: Recording) -> Any:
+        """The state of one dream (B = 1) that has seen the recording's last episode up to its last observation.
+
+        What was done there, the last row's action, is not used: the first `dream_step` says what is.
+        """
+
+    def dream_step(
+        self, state: Any, action: np.ndarray, generator: np.random.Generator | None = None
+    ) -> tuple[Any, DreamStep]:
+        """The state after actions [B, ...], as the environment takes them, and what is expected there; drawn, or without a generator the likeliest."""
 
 
 @dataclass(frozen=True, slots=True)

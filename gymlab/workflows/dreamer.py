@@ -42,12 +42,12 @@ from gymlab.components.dreaming import (
     HeldOut,
     Passing,
     calibration,
-    dream_of,
     hold_out,
     time_first,
 )
 from gymlab.components.flat import count_parameters
 from gymlab.components.latent_actor import LatentActor, Memory
+from gymlab.components.latent_dreams import LatentDreams
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
 from gymlab.components.rssm import State
@@ -56,6 +56,7 @@ from gymlab.config.schema import Config
 from gymlab.engine.workflow import (
     CollectResult,
     Dream,
+    DreamStep,
     PhaseView,
     Recording,
     UpdateResult,
@@ -97,6 +98,7 @@ class Dreamer(Workflow):
         self.slow_critic.load_state_dict(self.critic.state_dict())
         self.return_scale = ReturnScale()
         self.agent = LatentActor(self.model, self.actor, self.actions)
+        self.dreams = LatentDreams(self.model, self.parts, self.actions)
         self.modules = {"model": self.model, "actor": self.actor, "critic": self.critic}
         self.modules |= {"slow_critic": self.slow_critic, "return_scale": self.return_scale}
         for module in self.modules.values():
@@ -442,9 +444,19 @@ class Dreamer(Workflow):
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`; latents are the most likely ones."""
         observations, actions, seen = recording.around(start, horizon)
-        shown = dream_of(self.model, self.parts.split(observations), self.actions.from_environment(actions), seen)
-        reconstruction, dream = (self.parts.join(parts) for parts in shown)
-        return Dream(observations[seen:], reconstruction, dream)
+        return Dream(observations[seen:], *self.dreams.beside(observations, actions, seen))
+
+    def dream_start(self, recording: Recording) -> State:
+        """The model's state after the recording."""
+        return self.dreams.start(*recording.last_episode())
+
+    def dream_step(
+        self, state: State, action: np.ndarray, generator: np.random.Generator | None = None
+    ) -> tuple[State, DreamStep]:
+        """One step of the prior; an episode is over where the model gives going on less than an even chance."""
+        state, observation, reward, lives = self.dreams.step(state, action, generator)
+        ended = lives < 0.5 * self.hyperparameters.gamma
+        return state, DreamStep(observation, reward * self.config.reward_unit, ended)
 
     def _held_out(self) -> HeldOut | None:
         """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""

@@ -28,12 +28,13 @@ from torch import Tensor
 
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
+from gymlab.components.code_dreams import CodeDreams
 from gymlab.components.dream_trials import dream_returns
 from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut
 from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.components.flat import count_parameters
 from gymlab.components.linear_controllers import LinearControllers, action_map
-from gymlab.components.mdn_rnn import MDNRNN, Hidden
+from gymlab.components.mdn_rnn import MDNRNN, Asleep, Hidden
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import descend
 from gymlab.components.vae import ConvVAE, Vision
@@ -42,6 +43,7 @@ from gymlab.config.schema import Config
 from gymlab.engine.workflow import (
     CollectResult,
     Dream,
+    DreamStep,
     PhaseView,
     Recording,
     UpdateResult,
@@ -102,6 +104,7 @@ class WorldModels(Workflow):
             predicts_end=config.predict_end,
             sees_start=config.sees_start,
         ).to(context.device)
+        self.dreams = CodeDreams(self.vision, self.model, self.parts, self.actions)
         features = self.vision.size + config.hidden * ("z", "z_h", "z_h_c").index(config.controller_sees)
         self.controllers = LinearControllers(features, self.actions.outputs, config.controller_bias)
         self.elite = Elite(self.controllers.size).to(context.device)
@@ -409,47 +412,45 @@ class WorldModels(Workflow):
             temperature=self.hyperparameters.temperature,
             steps=self.config.dream_steps,
         )
-        # A dream that counts its steps counts them as the game does, where each is a few frames.
-        scale = 1 if self.config.predict_reward else self.config.frame_skip
-        return scale * returns.view(len(weights), rollouts).cpu().numpy()
+        return self.dream_unit * returns.view(len(weights), rollouts).cpu().numpy()
+
+    @property
+    def dream_unit(self) -> int:
+        """What M's rewards are worth; a dream that counts its steps counts them as the game does, where each is a few frames."""
+        return 1 if self.config.predict_reward else self.config.frame_skip
 
     # Looking inside
 
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`, each guess the likeliest; and dreams that are drawn."""
         observations, actions, seen = recording.around(start, horizon)
-        parts = self.parts.split(observations)
-        with torch.no_grad():
-            code = self.vision(torch.from_numpy(parts[self.vision.key]).to(self.context.device))
-        z = self.vision.draw(code, None).unsqueeze(1)  # [T, 1, Z]
-        action = torch.from_numpy(self.actions.from_environment(actions)).to(z.device).unsqueeze(1)
-        begins = torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
-        begins[0] = True
+        z, action, begins = self.dreams.episode(observations, actions)
         # The same dream each time it is looked at, and none of the run's own chance.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(start)
             drawn = [self.model.look_ahead(z, action, begins, seen, temperature) for temperature in SHOWN_TEMPERATURES]
-        shown = [*self._shown(z, action, begins, seen), *(self._decoded(codes) for codes in drawn)]
-        reconstruction, dream, *others = (self.parts.join({self.vision.key: rows[:, 0]}) for rows in shown)
+        shown = [*self.dreams.shown(z, action, begins, seen), *(self.dreams.decoded(codes) for codes in drawn)]
+        reconstruction, dream, *others = map(self.dreams.joined, shown)
         names = [f"temperature {temperature:g}" for temperature in SHOWN_TEMPERATURES]
         return Dream(observations[seen:], reconstruction, dream, dict(zip(names, others, strict=True)))
 
-    @torch.no_grad()
-    def _shown(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> tuple[np.ndarray, np.ndarray]:
-        """Reconstruction and dream [T - seen, B, ...] of sequences [T, B, ...] of which the dream sees the first `seen` steps."""
-        return self._decoded(z[seen:]), self._decoded(self.model.look_ahead(z, action, is_first, seen))
+    def dream_start(self, recording: Recording) -> Asleep:
+        """What M has taken in, and the code of what is seen."""
+        return self.dreams.start(*recording.last_episode())
 
-    @torch.no_grad()
-    def _decoded(self, z: Tensor) -> np.ndarray:
-        """Codes [T, B, Z] as observations [T, B, ...]."""
-        decoded: np.ndarray = self.vision.decode(z.flatten(0, 1)).unflatten(0, z.shape[:2]).cpu().numpy()
-        return decoded
+    def dream_step(
+        self, state: Asleep, action: np.ndarray, generator: np.random.Generator | None = None
+    ) -> tuple[Asleep, DreamStep]:
+        """One step of M, drawn at the temperature; an episode is over where M says so."""
+        temperature = self.hyperparameters.temperature
+        state, observation, reward, ends = self.dreams.step(state, action, temperature, generator)
+        return state, DreamStep(observation, self.dream_unit * reward, ends)
 
     def _held_out(self, batch: SequenceBatch) -> HeldOut:
         """What M makes of sequences that it was not trained on; the last 15 steps are dreamt."""
         z, action, is_first, _, _ = self._sequences(batch)
         seen, key = max(1, len(z) - HORIZONS[-1]), self.vision.key
-        reconstruction, dream = self._shown(z, action, is_first, seen)
+        reconstruction, dream = self.dreams.shown(z, action, is_first, seen)
         truth = np.swapaxes(batch.values[f"observation/{key}"], 0, 1)[seen:]
         whole = np.logical_and.accumulate(~is_first[seen:].cpu().numpy())
         return HeldOut({key: truth}, {key: reconstruction}, {key: dream}, whole)

@@ -209,3 +209,23 @@ def test_looking_ahead_sees_the_start_and_the_actions_alone() -> None:
     torch.manual_seed(3)
     torch.testing.assert_close(drawn[0], model.expect(h[3]).mixture.sample(1.0))
     assert not torch.allclose(drawn[0], guesses[0])
+
+
+def test_a_dream_begins_behind_what_it_has_seen() -> None:
+    torch.manual_seed(0)
+    model = MDNRNN(2, 1, 8, sees_start=True)
+    z, action = torch.randn(5, 3, 2), torch.randn(5, 3, 1)
+    first = torch.zeros(5, 3, dtype=torch.bool)
+    first[0] = True
+    seen, hidden, begins = model.fall_asleep(z, action, first)
+    torch.testing.assert_close(hidden.h, model(z[:4], action[:4], first[:4], model.initial(3))[0][-1])
+    assert seen is z[-1] or torch.equal(seen, z[-1])
+    assert not begins.any()
+    # An episode's first observation is seen with an empty memory.
+    _, empty, begins = model.fall_asleep(z[:1], action[:1], first[:1])
+    assert begins.all()
+    assert not empty.h.any()
+    # What is drawn follows from the generator alone.
+    ways = [model.dream(seen, action[0], begins, hidden, 1.0, torch.Generator().manual_seed(s)).z for s in (1, 1, 2)]
+    assert torch.equal(ways[0], ways[1])
+    assert not torch.equal(ways[0], ways[2])

@@ -58,3 +58,15 @@ def test_matrices_are_vectors_and_come_back_in_their_shape() -> None:
     assert parts.shapes == {"vector": (6,)}
     rows = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     np.testing.assert_array_equal(parts.join(parts.split(rows)), rows)
+
+
+def test_what_is_restored_is_in_the_space() -> None:
+    bounded = ObservationParts(spaces.Box(-1, 1, (2,), np.float32))
+    assert bounded.restored({"vector": np.array([[0.5, -3.0]])}).tolist() == [[0.5, -1.0]]
+    bytes_ = ObservationParts(spaces.Box(0, 255, (1, 1, 3), np.uint8))
+    pixels = bytes_.restored({"image": np.array([[[[-4.0, 99.6, 300.0]]]], np.float32)})
+    assert (pixels.dtype, pixels.ravel().tolist()) == (np.uint8, [0, 100, 255])
+    several = ObservationParts(spaces.MultiDiscrete([2, 3], start=[0, 5]))
+    assert several.restored({"vector": np.array([[0.9, 0.1, 0.0, 0.2, 0.7]])}).tolist() == [[0, 7]]
+    switches = ObservationParts(spaces.MultiBinary(3))
+    assert switches.restored({"vector": np.array([[0.9, 0.2, 0.6]])}).tolist() == [[1, 0, 1]]

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from gymlab.config.schema import Config
-from gymlab.engine.workflow import CollectResult, Dream, PhaseView, Recording, Workflow, register_workflow
+from gymlab.engine.workflow import CollectResult, Dream, DreamStep, PhaseView, Recording, Workflow, register_workflow
 
 
 class LinearWorldConfig(Config):
@@ -99,6 +99,19 @@ class LinearWorld(Workflow):
         dream = torch.stack(dreamt).numpy().reshape(horizon, *shape)
         constant = np.stack([recording.observations[start]] * horizon)
         return Dream(truth, again.numpy().reshape(horizon, *shape), dream, {"constant": constant})
+
+    def dream_start(self, recording: Recording) -> torch.Tensor:
+        """The last observation says everything."""
+        seen = torch.from_numpy(recording.observations[-1:].reshape(1, -1)).float()
+        return self.model.encode(seen)
+
+    def dream_step(self, state, action, generator=None):
+        """Nothing is drawn; each step is worth 1, and no episode ends."""
+        space = self.context.observation_space
+        latent = self.model.step(state, self._one_hot(action))
+        observation = self.model.decode(latent).numpy().reshape(len(action), *space.shape)
+        observation = np.clip(observation, space.low, space.high).astype(space.dtype)
+        return latent, DreamStep(observation, np.ones(len(action)), np.zeros(len(action), bool))
 
     def get_state(self):
         return {"generators": {name: generator.bit_generator.state for name, generator in self.generators.items()}}

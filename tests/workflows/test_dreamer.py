@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from dream_door import assert_a_door
 
 import gymlab
 from gymlab.cli.main import main
@@ -255,6 +256,36 @@ def test_dreams_beside_the_truth() -> None:
     again = workflow.imagine(Recording(changed, recording.actions, recording.is_first), 2, 4)
     np.testing.assert_array_equal(again.dream, dream.dream)
     assert not np.array_equal(again.reconstruction[1:], dream.reconstruction[1:])
+    assert_a_door(workflow, recording, 2, 4, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [
+        ("v3", {"reward_unit": 10.0}),
+        ("v1", {}),
+        ("v2", {"obs_type": "rgb", "resize_obs": [64, 64], "grayscale_obs": True}),
+    ],
+)
+def test_a_dream_is_entered_step_by_step(version: str, fields: dict) -> None:
+    made = session(version=version, **fields)
+    workflow, environment = made.workflow, made.environment
+    generator = np.random.default_rng(0)
+    observations = [environment.reset()[0].copy()]
+    actions = generator.integers(2, size=7)
+    for action in actions[:-1]:
+        observations.append(environment.step(np.array([action, action])).observation[0].copy())
+    recording = Recording(np.stack(observations), actions, np.arange(7) == 0)
+    # What is predicted is what the heads say, in the units of the environment.
+    workflow.model.reward.mean = lambda features: torch.full((len(features),), 0.25)
+    workflow.model.going_on.forward = lambda features: torch.zeros(len(features), 1)
+    steps = assert_a_door(workflow, recording, 2, 4, atol=1e-5)
+    assert [float(step.reward[0]) for step in steps] == [0.25 * fields.get("reward_unit", 1.0)] * 4
+    # An even chance of going on, the discount taken out, is more than a half.
+    assert not any(step.ended[0] for step in steps)
+    workflow.model.going_on.forward = lambda features: torch.full((len(features), 1), -0.1)
+    assert workflow.dream_step(workflow.dream_start(recording), actions[:1])[1].ended.all()
+    made.close()
 
 
 def test_a_buffer_of_the_experiment_sets_the_replays_options() -> None:

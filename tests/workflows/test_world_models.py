@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from dream_door import assert_a_door
 
 import gymlab
 from gymlab.components.mdn_rnn import Hidden
@@ -330,6 +332,40 @@ def test_dreams_beside_the_truth() -> None:
     assert not np.array_equal(
         workflow.imagine(Recording(observations, other, recording.is_first), 3, 4).dream, dream.dream
     )
+
+
+def test_a_dream_is_entered_step_by_step() -> None:
+    workflow = session(predict_end=True, predict_reward=True).workflow
+    generator = np.random.default_rng(0)
+    observations = generator.uniform(-0.2, 0.2, size=(9, 4)).astype(np.float32)
+    # Two episodes: the dream has seen the last one alone.
+    recording = Recording(observations, generator.integers(2, size=9), np.isin(np.arange(9), (0, 2)))
+    steps = assert_a_door(workflow, recording, 4, 4)
+    alone = Recording(observations[2:5], recording.actions[2:5], np.array([True, False, False]))
+    _, step = workflow.dream_step(workflow.dream_start(alone), recording.actions[4:5])
+    np.testing.assert_array_equal(step.observation, steps[0].observation)
+    # A dream may begin at an episode's first observation, and the temperature says how wild it is.
+    first = workflow.dream_start(Recording(observations[:1], recording.actions[:1], np.array([True])))
+    drawn = []
+    for temperature in (0.0, 0.1, 10.0):
+        workflow.hyperparameters = SimpleNamespace(temperature=temperature)
+        ways = [workflow.dream_step(first, np.array([1]), np.random.default_rng(s))[1].observation for s in range(20)]
+        drawn.append(float(np.ptp(ways, axis=0).mean()))
+    assert drawn[0] == 0 < drawn[1] < drawn[2]
+    # M that predicts no rewards counts frames, and one that predicts no ends has none.
+    counting = session(predict_end=False, predict_reward=False, frame_skip=3).workflow
+    _, step = counting.dream_step(counting.dream_start(recording), np.array([1]))
+    assert (step.reward.tolist(), step.ended.tolist()) == ([3.0], [False])
+
+
+def test_a_dream_of_pictures_is_entered_step_by_step() -> None:
+    workflow = session("Picture-v0", n_envs=2, latent_size=4).workflow
+    recording = Recording(
+        np.random.default_rng(0).integers(0, 255, (6, 3, 64, 64), np.uint8),
+        np.array([0, 1, 2, 0, 1, 2]),
+        np.arange(6) == 0,
+    )
+    assert_a_door(workflow, recording, 1, 3)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gymlab.buffers.chunk_files import Field
 from gymlab.buffers.streams import Arrays
+from gymlab.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,25 @@ class Records:
     """[K] int; whose stream each goes to."""
     values: dict[str, np.ndarray]
     """[K, ...] by field; latents may be left out."""
+
+
+def check_records(
+    records: Records, fields: Mapping[str, Field], num_envs: int, optional: Mapping[str, Field] | None = None
+) -> None:
+    """An error for records that are not what a buffer stores; those in `optional` may be left out."""
+    known = {**fields, **(optional or {})}
+    for name in (*records.values, *fields):
+        if name not in known or name not in records.values:
+            wrong = "is no field of the replay" if name not in known else "is missing"
+            raise ConfigError(f"Records: {name!r} {wrong}. {did_you_mean(name, known)} Fields: {', '.join(known)}.")
+    if records.env.min() < 0 or records.env.max() >= num_envs:
+        raise ConfigError(f"Records: env must be 0 to {num_envs - 1}, got {records.env.tolist()}.")
+    for name, array in records.values.items():
+        field, shape = known[name], (len(records.env), *known[name].shape)
+        if array.shape != shape or not np.can_cast(array.dtype, field.dtype, "same_kind"):
+            raise ConfigError(
+                f"Records: {name!r} is {array.dtype} {array.shape}; the replay stores {field.dtype} {shape}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,37 @@ class Choice:
     """[B] int; number of the window's first record in its stream."""
     online: np.ndarray
     """[B] bool."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBatch:
+    """B segments of L records, each of one episode."""
+
+    values: dict[str, np.ndarray]
+    """[B, L, ...] by field, zeros in padding; on memory of its own."""
+    mask: np.ndarray
+    """[B, L] bool; True where a record is real, False in padding."""
+    ids: np.ndarray
+    """[B] int; which episode each is from."""
+    start: np.ndarray
+    """[B] int; number in its episode of each segment's first record, below 0 where it begins with padding."""
+    age: np.ndarray
+    """[B] int; episodes that began after its own."""
+    count: np.ndarray
+    """[B] int; how often its episode had been drawn before."""
+    count_spread: float
+    """Standard deviation of the counts of all episodes."""
+    name: str
+    """Who drew it."""
+
+    def metrics(self) -> dict[str, float]:
+        """How old the episodes are on average, which share is padding, and how unevenly all episodes have been drawn."""
+        place = f"replay/{self.name}"
+        return {
+            f"{place}/age": float(self.age.mean()),
+            f"{place}/padding": 1.0 - float(self.mask.mean()),
+            f"{place}/count_spread": self.count_spread,
+        }
 
 
 Piece = tuple[int, int, Arrays, int, int]

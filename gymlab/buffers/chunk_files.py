@@ -1,20 +1,17 @@
-"""Chunk files: safetensors that are written once, named by their content, and read back as memory maps.
+"""Chunk files: safetensors that are written once and named by their content.
 
-    <8 bytes: length of the header> <header: JSON, name -> dtype, shape, place> <the arrays, one after the other>
-
-Nothing in such a file can run code. Its header is compared with what the reader expects, so that a wrong or hostile one is an error.
+Plain ones are read back as memory maps, packed ones whole. A header is compared with what the reader expects, so that a wrong or hostile file is an error.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,26 +20,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 from safetensors.numpy import save
 
+from gymlab.buffers.tensor_files import check_arrays, pack, read_header, read_packed
 from gymlab.errors import CheckpointError
 
-NAME = re.compile(r"[a-z0-9_-]{1,80}-[0-9a-f]{12}\.safetensors")
-"""What chunk files are called; nothing else is ever opened or deleted."""
-HEADER_LIMIT_BYTES = 1 << 20
-_LENGTH_BYTES = 8
-_DTYPES = {
-    "BOOL": np.bool_,
-    "U8": np.uint8,
-    "I8": np.int8,
-    "U16": np.uint16,
-    "I16": np.int16,
-    "F16": np.float16,
-    "U32": np.uint32,
-    "I32": np.int32,
-    "F32": np.float32,
-    "U64": np.uint64,
-    "I64": np.int64,
-    "F64": np.float64,
-}
+NAME = re.compile(r"[a-z0-9_-]{1,80}-[0-9a-f]{12}\.safetensors(\.z)?")
+"""What chunk files are called, `.z` where they are packed; nothing else is ever opened or deleted."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -69,6 +51,13 @@ class ChunkReference:
     name: str
     size: int
     sha256: str
+
+    @classmethod
+    def of(cls, stem: str, size: int, digest: bytes, *, packed: bool = False) -> ChunkReference:
+        """The reference to a file with this content."""
+        name = f"{stem}-{digest.hex()[:12]}.safetensors{'.z' if packed else ''}"
+        assert NAME.fullmatch(name), name
+        return cls(name, size, digest.hex())
 
     @classmethod
     def from_json(cls, data: Any) -> ChunkReference:
@@ -101,23 +90,11 @@ class ChunkFiles:
         """Where a file is."""
         return self.directory / reference.name
 
-    def write(self, stem: str, arrays: Mapping[str, np.ndarray]) -> ChunkReference:
+    def write(self, stem: str, arrays: Mapping[str, np.ndarray], *, packed: bool = False) -> ChunkReference:
         """Write arrays to a file that is whole or absent; its name is the stem and the beginning of its checksum."""
-        content = save(dict(arrays))
-        digest = hashlib.sha256(content).hexdigest()
-        reference = ChunkReference(f"{stem}-{digest[:12]}.safetensors", len(content), digest)
-        assert NAME.fullmatch(reference.name), reference.name
-        self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = self.directory / f".{reference.name}.{os.getpid()}.tmp"
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path(reference))
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        content = pack(arrays) if packed else save(dict(arrays))
+        reference = ChunkReference.of(stem, len(content), hashlib.sha256(content).digest(), packed=packed)
+        replace_file(self.path(reference), content)
         self.held.add(reference.name)
         return reference
 
@@ -136,23 +113,25 @@ class ChunkFiles:
     def open(self, reference: ChunkReference, fields: Mapping[str, Field], rows: int) -> dict[str, np.ndarray]:
         """The arrays of a file as read-only views of the disk: `rows` records of exactly these fields."""
         path = self.path(reference)
-        try:
-            size = path.stat().st_size
-            if size != reference.size:
-                raise CheckpointError(f"{path} is damaged: it has {size} bytes instead of {reference.size}.")
+        with _readable(path, reference.size):
             places = read_header(path)
+            check_arrays(path, places, _expected(fields, rows))
             raw = np.asarray(np.memmap(path, np.uint8, mode="r"))
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
-        expected = {name: (field.dtype, (rows, *field.shape)) for name, field in fields.items()}
-        found = {name: (dtype, shape) for name, (dtype, shape, _) in places.items()}
-        if found != expected:
-            wrong = sorted(name for name in found.keys() | expected if found.get(name) != expected.get(name))
-            raise CheckpointError(
-                f"{path} does not hold what the replay stores: {', '.join(wrong[:5])} differ in name, type or shape."
-            )
         self.held.add(reference.name)
         return {name: raw[slice(*place)].view(dtype).reshape(shape) for name, (dtype, shape, place) in places.items()}
+
+    def read(self, reference: ChunkReference, fields: Mapping[str, Field], rows: int) -> dict[str, np.ndarray]:
+        """The arrays of a packed file, which cannot be written to: `rows` records of exactly these fields."""
+        path = self.path(reference)
+        with _readable(path, reference.size):
+            arrays, _ = read_packed(path, _expected(fields, rows))
+        self.held.add(reference.name)
+        return arrays
+
+    def hold(self, reference: ChunkReference) -> None:
+        """Keep a file that will be read later."""
+        with _readable(self.path(reference), reference.size):
+            self.held.add(reference.name)
 
     def release(self, reference: ChunkReference) -> None:
         """The buffer needs this file no more. What is mapped stays readable."""
@@ -171,34 +150,32 @@ class ChunkFiles:
         return total
 
 
-def read_header(path: Path) -> dict[str, tuple[np.dtype, tuple[int, ...], tuple[int, int]]]:
-    """Type, shape and place in the file of each array; every number is held against the file's size before it is used."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if size < _LENGTH_BYTES or length > min(HEADER_LIMIT_BYTES, size - _LENGTH_BYTES):
-            raise CheckpointError(f"{path} is no safetensors file: its header would have {length} bytes.")
-        header = file.read(length)
+@contextmanager
+def _readable(path: Path, size: int) -> Iterator[None]:
+    """Read a file that has the size that it should have; what the system says against it becomes an error that names the file."""
     try:
-        tree = json.loads(header)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: its header is not JSON.") from error
-    if not isinstance(tree, dict):
-        raise CheckpointError(f"{path} is damaged: its header names no arrays.")
-    begin = _LENGTH_BYTES + length
-    return {name: _place(path, name, entry, begin, size) for name, entry in tree.items() if name != "__metadata__"}
+        found = path.stat().st_size
+        if found != size:
+            raise CheckpointError(f"{path} is damaged: it has {found} bytes instead of {size}.")
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _place(
-    path: Path, name: str, entry: Any, begin: int, size: int
-) -> tuple[np.dtype, tuple[int, ...], tuple[int, int]]:
+def _expected(fields: Mapping[str, Field], rows: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    return {name: (field.dtype, (rows, *field.shape)) for name, field in fields.items()}
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is whole or absent: under a temporary name, synced to the disk, renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        dtype, shape, (low, high) = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
-    except (TypeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged: the entry of {name[:80]!r} in its header makes no sense.") from error
-    numbers = (*shape, low, high)
-    if any(type(number) is not int or not 0 <= number <= size for number in numbers) or len(shape) > 32:
-        raise CheckpointError(f"{path} is damaged: {name[:80]!r} lies outside of the file.")
-    if begin + high > size or high - low != math.prod(shape) * dtype.itemsize:
-        raise CheckpointError(f"{path} is damaged: {name[:80]!r} does not fill its place in the file.")
-    return dtype, shape, (begin + low, begin + high)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.buffers.batches import Choice, Piece, Records, SequenceBatch, copied, copy_into, mark_borders
+from gymlab.buffers.batches import Choice, Piece, Records, SequenceBatch, check_records, copied, copy_into, mark_borders
 from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
 from gymlab.buffers.room import check_memory, readable
 from gymlab.buffers.storage import Storage
@@ -114,28 +114,13 @@ class SequenceReplay:
             return
         env = np.concatenate([records.env for records in parts])
         for records in parts:
-            self._check_records(records)
+            check_records(records, self.fields, self.num_envs, self.latents)
         names = parts[0].values
         values = {name: np.concatenate([records.values[name] for records in parts]) for name in names}
         with self._lock:
             for index in np.unique(env).tolist():
                 rows = np.flatnonzero(env == index)
                 self._append(index, values if len(rows) == len(env) else {n: v[rows] for n, v in values.items()})
-
-    def _check_records(self, records: Records) -> None:
-        known = {**self.fields, **self.latents}
-        for name in (*records.values, *self.fields):
-            if name not in known or name not in records.values:
-                wrong = "is no field of the replay" if name not in known else "is missing"
-                raise ConfigError(f"Records: {name!r} {wrong}. {did_you_mean(name, known)} Fields: {', '.join(known)}.")
-        if records.env.min() < 0 or records.env.max() >= self.num_envs:
-            raise ConfigError(f"Records: env must be 0 to {self.num_envs - 1}, got {records.env.tolist()}.")
-        for name, array in records.values.items():
-            field, shape = known[name], (len(records.env), *known[name].shape)
-            if array.shape != shape or not np.can_cast(array.dtype, field.dtype, "same_kind"):
-                raise ConfigError(
-                    f"Records: {name!r} is {array.dtype} {array.shape}; the replay stores {field.dtype} {shape}."
-                )
 
     def _append(self, env: int, values: Mapping[str, np.ndarray]) -> None:
         stream, size = self._streams[env], self.windows.size

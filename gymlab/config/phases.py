@@ -23,7 +23,7 @@ _DURATIONS = {
     "duration_cycles": "duration_cycles",
     "cycles": "duration_cycles",
 }
-_HOOK_KEYS = ("times", "ratio")
+_HOOK_KEYS = ("times", "ratio", "buffer")
 
 
 def parse_phases(phases: Any, source: str = "training.phases") -> tuple[Phase, ...]:
@@ -99,13 +99,15 @@ def _hook(raw: Any, place: str) -> dict[str, Any]:
     if name is None and len(hook) == 1 and (key := next(iter(hook))) not in _HOOK_KEYS:
         name, inner = key, hook[key]
         if inner is not None and not isinstance(inner, Mapping):
-            raise ConfigError(f"{place}: `{name}:` takes {{times: N}} or {{ratio: r}}, got {inner!r}.")
+            raise ConfigError(
+                f"{place}: `{name}:` takes {{times: N}}, {{ratio: r}} or {{buffer: name}}, got {inner!r}."
+            )
         hook = dict(inner or {})
     if name is None:
         raise ConfigError(f"{place}: a hook without a name: {dict(raw)!r}. Write {{name: collect, times: 4}}.")
     for key in hook:
         if key not in _HOOK_KEYS:
             raise ConfigError(
-                f"{place}: unknown key `{key}` of hook {name!r}. {hint(key, _HOOK_KEYS)}Known: times, ratio."
+                f"{place}: unknown key `{key}` of hook {name!r}. {hint(key, _HOOK_KEYS)}Known: {', '.join(_HOOK_KEYS)}."
             )
     return {"name": name, **hook}

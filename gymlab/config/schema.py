@@ -49,6 +49,8 @@ class HookSpec(Frozen):
     """Calls a cycle."""
     ratio: Annotated[float, Field(gt=0)] | None = None
     """Updates per environment step; the fraction left over is saved."""
+    buffer: str | None = None
+    """Name of the buffer that this hook adds to or draws from; none: the phase's."""
 
 
 class Until(Frozen):
@@ -86,7 +88,7 @@ class Phase(Frozen):
     until: Until | None = None
     """A metric that ends the phase."""
     buffer: str | None = None
-    """Name of the buffer that collected data goes to and batches come from."""
+    """Name of the buffer that collected data goes to and batches come from, for hooks that name none of their own."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Every other key: handed to the workflow with the phase."""
 

@@ -151,13 +151,13 @@ class Orchestrator:
         counters.vec_steps += result.vec_steps
         counters.episodes += len(result.episodes)
         self.statistics.update(result.episodes)
-        if result.trajectory is not None and action.phase.buffer is not None:
-            self.buffers[action.phase.buffer].add(result.trajectory)
+        if result.trajectory is not None and action.buffer is not None:
+            self.buffers[action.buffer].add(result.trajectory)
         self.recorder.record_means(result.metrics)
         return env_steps
 
     def _update(self, action: Action) -> int:
-        buffer = None if action.phase.buffer is None else self.buffers[action.phase.buffer]
+        buffer = None if action.buffer is None else self.buffers[action.buffer]
         if buffer is not None and not buffer.ready():
             return 0
         batch = None if buffer is None else buffer.sample()

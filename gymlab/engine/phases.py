@@ -20,11 +20,23 @@ class Action:
     hook: str
     phase: Phase
     view: PhaseView
+    buffer: str | None
+    """What it adds to or draws from."""
 
     @property
     def collects(self) -> bool:
         """Whether the hook gathers experience rather than learning from it."""
-        return self.hook.startswith("collect")
+        return collects(self.hook)
+
+
+def collects(hook: str) -> bool:
+    """Whether a hook of this name gathers experience."""
+    return hook.startswith("collect")
+
+
+def buffer_of(hook: HookSpec, phase: Phase) -> str | None:
+    """Name of the buffer that a hook adds to or draws from: its own, or the phase's."""
+    return phase.buffer if hook.buffer is None else hook.buffer
 
 
 class PhaseScheduler:
@@ -77,7 +89,7 @@ class PhaseScheduler:
             self.budget is not None
             and self.env_steps >= self.budget
             and self.phase.type == "online"
-            and any(h.name.startswith("collect") for h in self.phase.hooks)
+            and any(collects(hook.name) for hook in self.phase.hooks)
         )
 
     def next_action(self) -> Action | None:
@@ -85,7 +97,7 @@ class PhaseScheduler:
         while not self.finished:
             spec = self.phase.hooks[self._hook_index]
             if self._is_due(spec):
-                return Action(spec.name, self.phase, self._view())
+                return Action(spec.name, self.phase, self._view(), buffer_of(spec, self.phase))
             self._next_hook()
         return None
 
@@ -135,14 +147,24 @@ class PhaseScheduler:
         self.cycles_done += 1
         self._idle_cycles = 0 if self._progressed else self._idle_cycles + 1
         if self._idle_cycles >= IDLE_CYCLES_ALLOWED:
-            raise ConfigError(
-                f"Phase {self.phase.name!r} makes no progress: its buffer {self.phase.buffer!r} never has a batch ready and no hook collects. "
-                "Add a collect hook or an earlier phase that fills the buffer."
-            )
+            raise ConfigError(self._without_progress())
         if self._phase_over():
             self._leave_phase()
         else:
             self._begin_cycle()
+
+    def _without_progress(self) -> str:
+        """Which of the buffers that hooks draw from are never ready: all of them, as any that was would have been progress."""
+        drawing = [hook for hook in self.phase.hooks if hook.name != "evaluate" and not collects(hook.name)]
+        names = dict.fromkeys(buffer_of(hook, self.phase) for hook in drawing)
+        waiting = "; ".join(
+            f"buffer {name!r} of {', '.join(h.name for h in drawing if buffer_of(h, self.phase) == name)}"
+            for name in names
+        )
+        return (
+            f"Phase {self.phase.name!r} makes no progress: no batch is ever ready ({waiting}) and no hook collects. "
+            "Add a collect hook or an earlier phase that fills what they draw from."
+        )
 
     def _phase_over(self) -> bool:
         phase = self.phase

@@ -23,7 +23,7 @@ from gymlab.config.schema import Config
 from gymlab.config.targets import instantiate
 from gymlab.engine.controllers import ControllerManager
 from gymlab.engine.hyperparameters import Hyperparameters
-from gymlab.engine.phases import PhaseScheduler
+from gymlab.engine.phases import PhaseScheduler, buffer_of, collects
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
@@ -256,8 +256,27 @@ def _check_hooks(workflow: Workflow, scheduler: PhaseScheduler, buffers: dict[st
                     f"Phase {phase.name!r} names the hook {hook.name!r}, which {workflow.config.algo_id} does not have. "
                     f"{did_you_mean(hook.name, known)} It has: {', '.join(known)}, evaluate."
                 )
+            if hook.name != "evaluate":
+                _check_buffer(f"Hook {hook.name!r} of phase {phase.name!r}", buffer_of(hook, phase), buffers, hook.name)
         if phase.buffer is not None and phase.buffer not in buffers:
-            raise ConfigError(
-                f"Phase {phase.name!r} names the buffer {phase.buffer!r}. {did_you_mean(phase.buffer, buffers)} "
-                f"Known: {', '.join(buffers) or 'none'}."
-            )
+            raise _unknown_buffer(f"Phase {phase.name!r}", phase.buffer, buffers)
+
+
+def _check_buffer(place: str, name: str | None, buffers: dict[str, Any], hook: str) -> None:
+    """A hook's buffer must exist and do what the hook needs: some only take in, others only give out."""
+    if name is None:
+        return
+    if name not in buffers:
+        raise _unknown_buffer(place, name, buffers)
+    method, use = ("add", "adds to") if collects(hook) else ("sample", "draws from")
+    if not hasattr(buffers[name], method):
+        able = [other for other, buffer in buffers.items() if hasattr(buffer, method)]
+        raise ConfigError(
+            f"{place} {use} the buffer {name!r}, which cannot do that. Name another with `buffer:` at the hook: {', '.join(able) or 'none'}."
+        )
+
+
+def _unknown_buffer(place: str, name: str, buffers: dict[str, Any]) -> ConfigError:
+    return ConfigError(
+        f"{place} names the buffer {name!r}. {did_you_mean(name, buffers)} Known: {', '.join(buffers) or 'none'}."
+    )

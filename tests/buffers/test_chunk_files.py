@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gymlab.buffers.chunk_files import HEADER_LIMIT_BYTES, ChunkFiles, ChunkReference, Field, read_header
+from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
+from gymlab.buffers.tensor_files import HEADER_LIMIT_BYTES, read_header
 from gymlab.errors import CheckpointError
 
 FIELDS = {"image": Field((2, 2), np.uint8), "reward": Field((), np.float64), "is_first": Field((), np.bool_)}

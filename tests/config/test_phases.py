@@ -40,6 +40,8 @@ def test_hooks_by_either_name_and_a_string_is_a_list_of_one(key):
         ({"hook": "collect", "times": 4}, HookSpec(name="collect", times=4)),
         ({"update_world_model": {"ratio": 0.5}}, HookSpec(name="update_world_model", ratio=0.5)),
         ({"collect": None}, HookSpec(name="collect")),
+        ({"update_tokenizer": {"buffer": "a", "times": 2}}, HookSpec(name="update_tokenizer", times=2, buffer="a")),
+        ({"name": "update", "buffer": None}, HookSpec(name="update")),
         ({"name": "update", "ratio": 1}, HookSpec(name="update", ratio=1.0)),
     ],
 )

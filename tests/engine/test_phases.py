@@ -135,6 +135,23 @@ def test_a_phase_that_can_never_progress_is_an_error_that_names_it():
         walk(scheduler, updates=0, limit=1000)
 
 
+def test_a_hook_draws_from_its_own_buffer_or_from_that_of_the_phase():
+    hooks = ("collect", HookSpec(name="update_tokenizer", buffer="tokenizer"), "update_world_model")
+    scheduler = PhaseScheduler([phase(hooks=hooks, buffer="episodes", duration_cycles=1)])
+    buffers = {}
+    while (action := scheduler.next_action()) is not None:
+        buffers[action.hook] = action.buffer
+        scheduler.advance(action, env_steps=int(action.collects), updates=int(not action.collects))
+    assert buffers == {"collect": "episodes", "update_tokenizer": "tokenizer", "update_world_model": "episodes"}
+
+
+def test_the_buffers_that_are_never_ready_are_named_with_their_hooks():
+    hooks = (HookSpec(name="update_a", buffer="first"), "update_b", HookSpec(name="update_c", buffer="first"))
+    scheduler = PhaseScheduler([phase("stuck", type="offline", hooks=hooks, buffer="second")])
+    with pytest.raises(ConfigError, match=r"\(buffer 'first' of update_a, update_c; buffer 'second' of update_b\)"):
+        walk(scheduler, updates=0, limit=1000)
+
+
 def test_state_resumes_in_the_middle_of_a_cycle():
     hooks = ("collect", HookSpec(name="update_world_model", ratio=0.25), HookSpec(name="update_controller", times=2))
     whole = PhaseScheduler([phase(hooks=hooks)], budget=60)

@@ -6,7 +6,7 @@ from torch import nn
 
 from gymlab.api import resolve
 from gymlab.config.targets import COMPONENTS
-from gymlab.engine.setup import make_fabric, prepare
+from gymlab.engine.setup import _check_buffer, make_fabric, prepare
 from gymlab.errors import ConfigError
 
 SMALL = {"max_env_steps": 64, "n_envs": 2, "n_steps": 16, "batch_size": 16}
@@ -57,6 +57,33 @@ def test_a_hook_that_the_algorithm_does_not_have_names_the_nearest():
 def test_a_buffer_that_nobody_defined_is_named():
     with pytest.raises(ConfigError, match=r"rolout.*rollout"):
         session(training=phases(buffer="rolout"))
+
+
+def test_a_buffer_that_a_hook_names_must_exist_and_do_what_the_hook_needs():
+    hooks = ["collect", {"name": "update_controller", "buffer": "rolout"}]
+    with pytest.raises(
+        ConfigError, match=r"Hook 'update_controller' of phase 'only' names the buffer 'rolout'.*rollout"
+    ):
+        session(training=phases(hooks=hooks))
+    made = session(training=phases(hooks=["collect", {"name": "update_controller", "buffer": "rollout"}]))
+    made.close()
+    for hook, buffer, use in (("collect", Drawn, "adds to"), ("update_controller", Filled, "draws from")):
+        with pytest.raises(ConfigError, match=rf"Hook '{hook}' of phase 'p' {use} the buffer 'b'.*`buffer:`.*: other"):
+            _check_buffer(f"Hook '{hook}' of phase 'p'", "b", {"b": buffer(), "other": Both()}, hook)
+
+
+class Drawn:
+    def sample(self):
+        return None
+
+
+class Filled:
+    def add(self, trajectory):
+        pass
+
+
+class Both(Drawn, Filled):
+    pass
 
 
 def test_an_accelerator_that_is_not_there_is_named():

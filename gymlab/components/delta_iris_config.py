@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gymlab.components.frame_codecs import Stages
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar, as_they_are
 
@@ -56,21 +57,22 @@ SIZES: dict[str, dict[str, Any]] = {
         "max_epochs": 600,
     },
     "tiny": {
-        "multiples": (1, 2, 4),
-        "halves": (1, 1, 1),
+        "multiples": (1, 2),
+        "halves": (1, 0),
+        "fold": 4,
         "codebook_size": 64,
         "codebook_dim": 16,
         "token_features": 16,
-        "tokenizer_channels": 16,
-        "tokenizer_frame_channels": 8,
+        "tokenizer_channels": 32,
+        "tokenizer_frame_channels": 16,
         "tokenizer_frame_features": 16,
         "width": 128,
         "layers": 2,
         "heads": 4,
         "blocks": 16,
         "frame_features": 8,
-        "frame_channels": 8,
-        "actor_channels": 8,
+        "frame_channels": 16,
+        "actor_channels": 16,
         "actor_features": 8,
         "lstm": 128,
         "burn_in": 2,
@@ -95,6 +97,8 @@ class DeltaIRISConfig(Config):
     """Channels of each stage, as multiples of the network's own number."""
     halves: tuple[Annotated[int, Field(ge=0, le=1)], ...] = (1, 0, 1, 1, 0)
     """Whether a stage halves the picture: 1 or 0."""
+    fold: Whole = 1
+    """Blocks of fold x fold pixels are taken for one with more channels: much cheaper, for pictures made of tiles."""
 
     # Tokenizer
     tokens: Whole = 4
@@ -255,6 +259,11 @@ class DeltaIRISConfig(Config):
         """What is not given comes from the size."""
         size = values.get("size", "crafter")
         return {**(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
+
+    @property
+    def stages(self) -> Stages:
+        """What the convolutional networks have in common."""
+        return Stages(self.multiples, self.halves, self.fold)
 
     def curriculum(self) -> tuple[dict[str, Any], ...]:
         """Phases of an experiment that names none: a long first epoch at random, then one for each set of components that learn."""

@@ -35,8 +35,8 @@ class DeltaTokenizer(nn.Module):
     def __init__(self, config: DeltaIRISConfig, shape: tuple[int, ...], num_actions: int) -> None:
         super().__init__()
         channels, self.image_size, _ = shape
-        stages = (config.multiples, config.halves)
-        self.grid = self.image_size // 2 ** sum(config.halves)
+        stages = config.stages
+        self.grid = self.image_size // stages.stride
         self.side = math.isqrt(config.tokens)
         """Tokens lie in a square of this side."""
         self.patch = self.grid // self.side
@@ -47,10 +47,10 @@ class DeltaTokenizer(nn.Module):
         self.quantizer = VectorQuantizer(
             config.codebook_size, config.codebook_dim, self.features * self.patch**2, config.revival_updates
         )
-        self.encoder = FrameEncoder(2 * channels + 1, self.features, config.tokenizer_channels, *stages)
+        self.encoder = FrameEncoder(2 * channels + 1, self.features, config.tokenizer_channels, stages)
         seen = config.tokenizer_frame_features + config.action_channels + self.features
-        self.decoder = FrameDecoder(seen, channels, config.tokenizer_channels, *stages)
-        self.frames = FrameEncoder(channels, config.tokenizer_frame_features, config.tokenizer_frame_channels, *stages)
+        self.decoder = FrameDecoder(seen, channels, config.tokenizer_channels, stages)
+        self.frames = FrameEncoder(channels, config.tokenizer_frame_features, config.tokenizer_frame_channels, stages)
         self.apply(init_transformer_weights)
 
     def encode(self, before: Tensor, action: Tensor, after: Tensor) -> Quantized:

@@ -30,9 +30,8 @@ class FrameActor(nn.Module):
 
     def __init__(self, config: DeltaIRISConfig, shape: tuple[int, ...], num_actions: int) -> None:
         super().__init__()
-        stages = (config.multiples, config.halves)
-        self.frames = FrameEncoder(shape[0], config.actor_features, config.actor_channels, *stages)
-        grid = shape[1] // 2 ** sum(config.halves)
+        self.frames = FrameEncoder(shape[0], config.actor_features, config.actor_channels, config.stages)
+        grid = shape[1] // config.stages.stride
         self.lstm = nn.LSTMCell(config.actor_features * grid**2, config.lstm)
         self.two_hot = TwoHot(spacing="symlog") if config.values == "two_hot" else None
         self.actor = nn.Linear(config.lstm, num_actions)

@@ -4,12 +4,14 @@
     decoder  the same stages from last to first, each size doubled by repeating pixels before a 3x3 convolution
     block    x + conv(silu(norm(conv(silu(norm(x))))))
 
-Inside, images lie with their channels last, for which convolutions on a processor are quickest.
+Inside, images lie with their channels last, for which convolutions on a processor are quickest. With `fold` above 1, blocks of fold x fold
+pixels are one place with more channels for all of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,23 @@ from torch.nn import functional
 
 GROUPS = 32
 """Groups of a norm, as far as there are so many channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What all networks of an experiment have in common."""
+
+    multiples: Sequence[int]
+    """Channels of each stage, as multiples of the network's own number."""
+    halves: Sequence[int]
+    """1 where a stage halves the picture, else 0."""
+    fold: int = 1
+    """Side of the blocks of pixels that are taken for one."""
+
+    @property
+    def stride(self) -> int:
+        """Pixels for one place of the grid."""
+        return int(self.fold * 2 ** sum(self.halves))
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
@@ -83,13 +102,12 @@ def _of_place(weight: Tensor, row: int, column: int) -> Tensor:
 class FrameEncoder(nn.Module):
     """Frames to a grid of features."""
 
-    def __init__(
-        self, inputs: int, outputs: int, channels: int, multiples: Sequence[int], halves: Sequence[int]
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, channels: int, stages: Stages) -> None:
         super().__init__()
-        layers: list[nn.Module] = [convolution(inputs, channels)]
+        self.fold = stages.fold
+        layers: list[nn.Module] = [convolution(inputs * self.fold**2, channels)]
         width = channels
-        for multiple, halve in zip(multiples, halves, strict=True):
+        for multiple, halve in zip(stages.multiples, stages.halves, strict=True):
             layers.append(ResidualBlock(width, multiple * channels))
             width = multiple * channels
             if halve:
@@ -99,20 +117,19 @@ class FrameEncoder(nn.Module):
 
     def forward(self, frames: Tensor) -> Tensor:
         """[..., I, H, W] -> [..., O, h, w]."""
-        flat = frames.flatten(0, -4).contiguous(memory_format=torch.channels_last)
-        return self.layers(flat).unflatten(0, frames.shape[:-3])
+        flat = functional.pixel_unshuffle(frames.flatten(0, -4), self.fold)
+        return self.layers(flat.contiguous(memory_format=torch.channels_last)).unflatten(0, frames.shape[:-3])
 
 
 class FrameDecoder(nn.Module):
     """A grid of features to frames."""
 
-    def __init__(
-        self, inputs: int, outputs: int, channels: int, multiples: Sequence[int], halves: Sequence[int]
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, channels: int, stages: Stages) -> None:
         super().__init__()
+        self.fold = stages.fold
         layers: list[nn.Module] = []
         below = channels
-        for multiple, halve in zip(multiples, halves, strict=True):
+        for multiple, halve in zip(stages.multiples, stages.halves, strict=True):
             width = multiple * channels
             layers.append(ResidualBlock(width, below))
             if halve:
@@ -120,10 +137,10 @@ class FrameDecoder(nn.Module):
             below = width
         layers.append(convolution(inputs, below))
         layers.reverse()
-        layers += [group_norm(channels), nn.SiLU(inplace=True), convolution(channels, outputs)]
+        layers += [group_norm(channels), nn.SiLU(inplace=True), convolution(channels, outputs * self.fold**2)]
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, features: Tensor) -> Tensor:
         """[..., I, h, w] -> [..., O, H, W]."""
         flat = features.flatten(0, -4).contiguous(memory_format=torch.channels_last)
-        return self.layers(flat).unflatten(0, features.shape[:-3])
+        return functional.pixel_shuffle(self.layers(flat), self.fold).unflatten(0, features.shape[:-3])

@@ -64,8 +64,7 @@ class TokenWorldModel(nn.Module):
         self.tokens, width = config.tokens, config.width
         self.block = 2 + self.tokens
         self.transformer = CausalTransformer(width, config.layers, config.heads, self.block * config.blocks)
-        stages = (config.multiples, config.halves)
-        self.frames = FrameEncoder(shape[0], config.frame_features, config.frame_channels, *stages)
+        self.frames = FrameEncoder(shape[0], config.frame_features, config.frame_channels, config.stages)
         self.frame_norm = nn.LayerNorm(width)
         self.actions, self.words = nn.Embedding(num_actions, width), nn.Embedding(config.codebook_size, width)
         self.two_hot = TwoHot(spacing="symlog") if config.rewards == "two_hot" else None

@@ -114,14 +114,14 @@ class DeltaIRIS(Workflow):
     def _picture(self) -> tuple[str, tuple[int, ...]]:
         """The one observation there is, and its shape [C, S, S]."""
         (key, shape), *others = self.parts.shapes.items()
-        stride = 2 ** sum(self.config.halves) * round(self.config.tokens**0.5)
+        stride = self.config.stages.stride * round(self.config.tokens**0.5)
         if others or len(shape) != 3 or shape[1] != shape[2] or shape[1] % stride:
             seen = ", ".join(f"{name} {size}" for name, size in self.parts.shapes.items())
             raise ConfigError(
                 f"delta_iris sees one square picture whose side is a multiple of {stride}, and {self.config.env_id} shows {seen}. "
                 "Set obs_type: rgb and resize_obs: [64, 64]."
             )
-        places = (shape[1] // 2 ** sum(self.config.halves)) ** 2
+        places = (shape[1] // self.config.stages.stride) ** 2
         if places * self.config.frame_features != self.config.width:
             raise ConfigError(
                 f"width: {self.config.width} is to be {places} places of the encoded frame times frame_features: {self.config.frame_features}."

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gymlab.components.frame_codecs import Doubled, FrameDecoder, FrameEncoder, ResidualBlock
+from gymlab.components.frame_codecs import Doubled, FrameDecoder, FrameEncoder, ResidualBlock, Stages
 
-PAPER = ((1, 1, 2, 2, 4), (1, 0, 1, 1, 0))
+PAPER = Stages((1, 1, 2, 2, 4), (1, 0, 1, 1, 0))
 
 
 def plain(layer, x):
@@ -42,7 +42,7 @@ def test_a_block_is_two_normed_convolutions_beside_a_short_cut():
 
 @pytest.mark.parametrize("batch", [(3,), (2, 3)])
 def test_three_stages_halve_and_double(batch):
-    encoder, decoder = FrameEncoder(7, 6, 16, *PAPER), FrameDecoder(6, 3, 16, *PAPER)
+    encoder, decoder = FrameEncoder(7, 6, 16, PAPER), FrameDecoder(6, 3, 16, PAPER)
     features = encoder(torch.rand(*batch, 7, 32, 32))
     assert features.shape == (*batch, 6, 4, 4)
     assert decoder(features).shape == (*batch, 3, 32, 32)
@@ -51,6 +51,14 @@ def test_three_stages_halve_and_double(batch):
 def test_parameters_of_the_tokenizers_networks():
     counted = [
         sum(p.numel() for p in net.parameters())
-        for net in (FrameEncoder(7, 64, 64, *PAPER), FrameDecoder(76, 3, 64, *PAPER))
+        for net in (FrameEncoder(7, 64, 64, PAPER), FrameDecoder(76, 3, 64, PAPER))
     ]
     assert counted == [1_892_992, 1_548_867]
+
+
+def test_folded_pixels_are_channels_of_one_place():
+    folded = Stages((1,), (1,), fold=4)
+    assert folded.stride == 8
+    features = FrameEncoder(3, 5, 8, folded)(torch.rand(2, 3, 16, 16))
+    assert features.shape == (2, 5, 2, 2)
+    assert FrameDecoder(5, 3, 8, folded)(features).shape == (2, 3, 16, 16)

@@ -323,12 +323,10 @@ class DeltaIRIS(Workflow):
         """In dreams that begin at the last frame of each segment."""
         hp = self.hyperparameters
         logits, actions, hidden, reward, ended, value = self._dream(data.frames, data.actions[:, :-1])
-        lives = torch.cat([torch.ones_like(ended[:1]), 1 - ended])  # [H + 1, B]
-        rewards = torch.cat([torch.zeros_like(reward[:1]), reward])
-        returns = lambda_return(rewards, lives * hp.gamma, value, hp.lam)  # [H, B]
-        # Nothing counts after the first end, and nothing at all where the dream would begin after one.
-        begins = (data.mask[:, -1] & ~data.is_terminal[:, -1]).float()
-        weight = lives[:-1].cumprod(0) * begins
+        returns, weight = returns_of(reward, ended, value, hp.gamma, hp.lam)  # [H, B]
+        # Nothing counts where the dream would begin after an end.
+        weight = weight * (data.mask[:, -1] & ~data.is_terminal[:, -1])
+        length = weight.sum(0).mean()
         weight = weight / weight.sum().clamp(min=1)
         advantage = returns - value[:-1]
         entropy = self.actions.entropy(logits)
@@ -342,7 +340,7 @@ class DeltaIRIS(Workflow):
             "controller/value": (weight * value[:-1]).sum(),
             "controller/advantage": (weight * advantage.abs()).sum(),
             "controller/reward": (weight * reward).sum(),
-            "controller/length": lives.cumprod(0)[1:].sum(0).mean(),
+            "controller/length": length,
             "opt/policy/entropy": (weight * entropy).sum(),
         }
         return losses, metrics
@@ -428,6 +426,13 @@ class DeltaIRIS(Workflow):
             "dream": f"{self.config.burn_in + 1} real frames, then {self.config.horizon} steps",
         }
         return described | (self.episodes.describe() if self.context.train_environment is not None else {})
+
+
+def returns_of(reward: Tensor, ended: Tensor, value: Tensor, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+    """Lambda-returns [H, B] of rewards and ends [H, B] and values [H + 1, B], and 1 for the steps up to the first end, else 0."""
+    begin = torch.zeros_like(reward[:1])
+    lives = torch.cat([begin + 1, 1 - ended])  # [H + 1, B]
+    return lambda_return(torch.cat([begin, reward]), lives * gamma, value, lam), lives[:-1].cumprod(0)
 
 
 def make_optimizer(module: nn.Module, decay: float) -> torch.optim.Optimizer:

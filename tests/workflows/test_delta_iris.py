@@ -1,0 +1,236 @@
+"""Δ-IRIS: returns, who learns from what, the curriculum, dreams, and resume in the middle of everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from dream_door import assert_a_door
+from torch import nn
+
+import gymlab
+from gymlab.engine.setup import prepare
+from gymlab.engine.workflow import PhaseView, Recording, WorldModel
+from gymlab.errors import ConfigError
+from gymlab.workflows.delta_iris import DeltaIRIS, make_optimizer, returns_of
+
+TINY = {
+    "multiples": (1,), "halves": (1,), "fold": 4, "codebook_size": 8, "codebook_dim": 4, "token_features": 4, "tokenizer_channels": 8,
+    "tokenizer_frame_channels": 8, "tokenizer_frame_features": 2, "action_channels": 1, "width": 16, "layers": 1, "heads": 2, "blocks": 4,
+    "frame_channels": 8, "frame_features": 4, "actor_channels": 8, "actor_features": 2, "lstm": 8, "burn_in": 1, "horizon": 3,
+    "tokenizer_batch": 2, "tokenizer_length": 4, "model_batch": 2, "actor_batch": 3, "alpha": 1.0, "collect_env_steps": 20, "first_env_steps": 40,
+    "collect_steps": 5, "tokenizer_updates": 2, "model_updates": 2, "actor_updates": 2, "first_tokenizer_updates": 3, "first_model_updates": 2,
+    "first_actor_updates": 2, "collect_epochs": None, "max_epochs": 3, "replay_size": 1000, "n_envs": 2, "quiet": True, "video": False,
+    "eval_freq_epochs": 2, "eval_episodes": 2, "eval_max_episode_steps": 10, "torch_threads": 1, "max_env_steps": 10_000, "seed": 0,
+}  # fmt: skip
+FIRST = PhaseView("first", "online", 0.0, 0, 0, 0, None, {"actions": "random", "counts": False})
+LATER = PhaseView("later", "online", 0.0, 0, 0, 0, None)
+
+
+class Tile(gym.Env):
+    """A bright tile that the action moves around a ring of 4; it pays to be on the last, and the fifth step is the end."""
+
+    observation_space = gym.spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = int(self.np_random.integers(4)), 0
+        return self._look(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place = (self.place + int(action) - 1) % 4
+        return self._look(), float(self.place == 3), self.steps == 5, False, {}
+
+    def _look(self):
+        picture = np.zeros((16, 16, 3), np.uint8)
+        picture[4:8, 4 * self.place : 4 * self.place + 4] = 200
+        return picture
+
+
+gym.register("Tile-v0", Tile)
+
+
+def session(experiment="Tile-v0", **fields):
+    return prepare(gymlab.resolve(experiment, algo="delta_iris", **{**TINY, **fields}).config)
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    made = session()
+    workflow = made.workflow
+    for _ in range(6):
+        workflow.episodes.add(workflow.collect(FIRST).trajectory)
+    yield workflow
+    made.close()
+
+
+def column(*values):
+    return torch.tensor(values).unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"), [((0.0, 0.0, 0.0), (4.685345, 3.846173, 3.99)), ((0.0, 1.0, 0.0), (1.04975, 0.0, 3.99))]
+)
+def test_returns_by_hand(ended, expected):
+    returns, _ = returns_of(column(1.0, 0.0, 2.0), column(*ended), column(0.5, 1.0, 1.5, 2.0), 0.995, 0.95)
+    assert returns.flatten().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("ended", "counts"), [((0.0, 1.0, 0.0, 0.0), [1, 1, 0, 0]), ((0.0,) * 4, [1, 1, 1, 1])])
+def test_nothing_counts_after_the_first_end(ended, counts):
+    _, weight = returns_of(torch.zeros(4, 1), column(*ended), torch.zeros(5, 1), 0.99, 0.95)
+    assert weight.flatten().tolist() == counts
+
+
+def everything(workflow):
+    return {
+        name: {key: value.clone() for key, value in module.state_dict().items()}
+        for name, module in workflow.modules.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("component", "moved"),
+    [("tokenizer", {"tokenizer"}), ("world_model", {"world_model"}), ("controller", {"controller", "slow_controller"})],
+)
+def test_a_component_learns_alone(workflow, component, moved):
+    before = everything(workflow)
+    result = getattr(workflow, f"update_{component}")(workflow.samplers[component].sample(), LATER)
+    after = everything(workflow)
+    changed = {
+        name for name in before if any(not torch.equal(before[name][key], after[name][key]) for key in before[name])
+    }
+    assert changed == moved
+    assert result.updates == 1
+    assert all(np.isfinite(float(value)) for value in result.metrics.values())
+    assert not any(module.training for module in workflow.modules.values())
+
+
+def test_gradients_of_several_batches_are_one_step():
+    """Two parts of one batch, and the same batch at once: the controller's losses aside, which draw dreams, means of equal parts agree."""
+    made = [session(accumulate=parts, tokenizer_batch=4 // parts) for parts in (1, 2)]
+    steps = []
+    for one in made:
+        workflow = one.workflow
+        for _ in range(4):
+            workflow.episodes.add(workflow.collect(FIRST).trajectory)
+        batch = workflow.samplers["tokenizer"].sample()
+        batch.mask[:] = True
+        workflow.tokenizer.quantizer.eval()
+        workflow.tokenizer.train = lambda mode=True, net=workflow.tokenizer: net
+        workflow.update_tokenizer(batch, LATER)
+        steps.append(workflow.tokenizer.encoder.layers[0].weight.grad.clone())
+        one.close()
+    assert torch.allclose(steps[0], steps[1], atol=1e-5)
+
+
+def test_only_weights_of_linear_layers_decay():
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Linear(4, 5), nn.LayerNorm(5), nn.Embedding(6, 5))
+    decayed, others = make_optimizer(module, 0.01).param_groups
+    assert decayed["weight_decay"] == 0.01
+    assert [parameter.shape for parameter in decayed["params"]] == [(5, 4)]
+    assert others["weight_decay"] == 0
+    assert len(others["params"]) == 8
+
+
+def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow):
+    batch = workflow.samplers["controller"].sample()
+    batch.values["is_terminal"][:, -1] = True
+    losses, metrics = workflow._controller_losses(workflow._segments(batch, 1)[0])
+    assert [loss.item() for loss in losses.values()] == [0, 0, 0]
+    assert metrics["controller/length"].item() == 0
+
+
+def test_draws_of_the_first_epoch_do_not_count(workflow):
+    workflow.collect(FIRST)
+    assert all(sampler.frozen for sampler in workflow.samplers.values())
+    workflow.collect(LATER)
+    assert not any(sampler.frozen for sampler in workflow.samplers.values())
+
+
+def test_the_curriculum_of_atari():
+    config = gymlab.resolve("ALE/Breakout-v5", algo="delta_iris", size="atari", max_env_steps=100_000).config
+    found = []
+    for phase in config.curriculum():
+        hooks = [hook["name"].removeprefix("update_") for hook in phase["hooks"]]
+        found.append((phase["name"], phase.get("duration_cycles"), hooks))
+    everyone = ["tokenizer", "world_model", "controller"]
+    assert found == [
+        ("first", 1, ["collect"]),
+        ("from_epoch_2", 4, ["collect"]),
+        ("from_epoch_6", 45, ["collect", "tokenizer"]),
+        ("from_epoch_51", 25, ["collect", "tokenizer", "world_model"]),
+        ("from_epoch_76", 416, ["collect", *everyone]),
+        ("from_epoch_492", 109, everyone),
+    ]
+
+
+def test_dreams_are_a_door(workflow):
+    assert isinstance(workflow, WorldModel)
+    environment, observations = Tile(), []
+    observations.append(environment.reset(seed=3)[0])
+    actions = np.array([0, 1, 2, 2, 0])
+    for action in actions[:4]:
+        observations.append(environment.step(action)[0])
+    begins = np.array([True, False, False, False, False])
+    recording = Recording(np.stack(observations).transpose(0, 3, 1, 2), actions, begins)
+    # Weights near 0 would make all words equally likely: the first would always be taken.
+    for parameter in workflow.model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    assert_a_door(workflow, recording, start=1, horizon=3)
+
+
+def test_what_was_just_seen_is_judged_before_it_is_learned(workflow):
+    workflow.judged = -1
+    workflow.config.__dict__["collect_steps"] = 25
+    result = workflow.collect(LATER)
+    workflow.config.__dict__["collect_steps"] = 5
+    assert workflow.held_out is not None
+    assert set(result.metrics) <= {f"world_model/open_loop/{steps}" for steps in (1, 5, 15)}
+    assert workflow.judged == workflow.context.counters.epoch
+
+
+@pytest.mark.parametrize(
+    ("experiment", "fields", "message"),
+    [
+        ("Pendulum-v1", {}, "chooses among actions"),
+        ("CartPole-v1", {}, "sees one square picture"),
+        ("Tile-v0", {"width": 32}, "width: 32 is to be 4 places"),
+        ("Tile-v0", {"fold": 1}, "width: 16 is to be 64 places"),
+    ],
+)
+def test_what_it_cannot_do_is_said(experiment, fields, message):
+    with pytest.raises(ConfigError, match=message):
+        session(experiment, **fields)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return gymlab.train("Tile-v0", algo="delta_iris", runs_dir=tmp_path_factory.mktemp("whole"), **TINY)
+
+
+@pytest.mark.parametrize("hook", ["update_tokenizer", "update_world_model", "update_controller", "collect"])
+def test_resume_is_exact_in_the_middle_of_an_epoch(tmp_path, monkeypatch, whole, hook):
+    calls, function = [], getattr(DeltaIRIS, hook)
+
+    def cut(self, *arguments):
+        calls.append(hook)
+        if len(calls) == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return function(self, *arguments)
+
+    monkeypatch.setattr(DeltaIRIS, hook, cut)
+    assert gymlab.train("Tile-v0", algo="delta_iris", runs_dir=tmp_path, run_id="cut", **TINY).status == "stopped"
+    monkeypatch.undo()
+    resumed = gymlab.resume("cut", runs_dir=tmp_path)
+    assert resumed.status == whole.status == "finished"
+    rows = [{k: v for k, v in run.metrics.items() if not k.startswith("sys/")} for run in (whole, resumed)]
+    assert rows[0] == rows[1]
+    first, second = (run.checkpoints.find().read_model() for run in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)

@@ -228,6 +228,8 @@ class Config(Frozen):
     """Record a video of the final agent."""
     video_max_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Longest video that is recorded."""
+    keep_episodes: Annotated[int, Field(ge=0, le=100)] = 0
+    """So many of the best episodes and of the last ones, of training and of evaluation each, are kept in episodes/ to be watched again; 0: none."""
     reward_threshold: float | None = None
     """Return that counts as solved; none: the spec's, or the environment's own."""
     early_stop_on_eval_threshold: bool | float = True

@@ -27,6 +27,7 @@ MAY_CHANGE = (
     "eval_time_limit",
     "video",
     "video_max_seconds",
+    "keep_episodes",
     "reward_threshold",
     "early_stop_on_eval_threshold",
     "early_stop_on_train_threshold",

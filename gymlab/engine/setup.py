@@ -58,10 +58,12 @@ class Session:
     restarts: Restarts
     """What the failures of all environments of the run, for training and for evaluation, are counted by."""
     stop_signal: StopSignal
+    watch: Callable[[VectorEnv], Any] | None = None
+    """Is given every environment that evaluations play in."""
 
     def make_evaluation_environment(self, purpose: str, episodes: int, render_mode: str | None = None) -> VectorEnv:
         """Environments with a seed stream of their own; as many as pay off, never more than episodes."""
-        return evaluation_environment(
+        environment = evaluation_environment(
             self.config,
             self.seeds,
             purpose,
@@ -71,6 +73,9 @@ class Session:
             restarts=self.restarts,
             pace=self.environment.pace,
         )
+        if self.watch is not None and render_mode is None:
+            self.watch(environment)
+        return environment
 
     def close(self) -> None:
         """Release the environments, and the threads of buffers that have some."""

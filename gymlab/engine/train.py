@@ -16,6 +16,7 @@ from gymlab.engine.callbacks.alerts import Alerts
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.callbacks.checkpoint import Checkpoints
 from gymlab.engine.callbacks.early_stop import EarlyStop
+from gymlab.engine.callbacks.episodes import KeptEpisodes
 from gymlab.engine.callbacks.evaluation import Evaluation
 from gymlab.engine.callbacks.live_changes import LiveChanges
 from gymlab.engine.callbacks.plateau import Plateau
@@ -216,6 +217,9 @@ def _callbacks(run: Run, session: Session, threshold: float | None, styles: Metr
     if config.video or config.eval_recording_freq_epochs:
         callbacks.append(Videos(run.dir / "videos", config.eval_recording_freq_epochs, config.video_max_seconds))
     callbacks.append(Report(run, threshold))
+    if config.keep_episodes:
+        # Behind the report, whose evaluation is the last of the run.
+        callbacks.append(KeptEpisodes(run.dir, config.keep_episodes))
     return callbacks
 
 

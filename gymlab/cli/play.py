@@ -1,4 +1,4 @@
-"""Watch an agent play its environment in a window, play it yourself, print a table of episodes, or save a video."""
+"""Watch an agent play its environment or its dream in a window, play either yourself, browse saved episodes, or save a video."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from gymlab.errors import CheckpointError, GymlabError
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
-    from gymlab.engine.playing import Game, PlayedEpisode
+    from gymlab.engine.playing import PlayedEpisode, Playing
     from gymlab.engine.run import Run
+    from gymlab.engine.saved_episodes import EpisodeEntry
 
 USAGE = "gymlab play [REF | ENVIRONMENT] [options]"
 EXAMPLES = """  gymlab play                                  the newest run's best agent, in a window; h shows the keys
@@ -36,10 +37,19 @@ EXAMPLES = """  gymlab play                                  the newest run's be
   gymlab play @last --save                     an mp4 in the run's videos/
   gymlab play @last --mode user                the agent's environment, played by you
   gymlab play ALE/Pong-v5 --mode user          any environment, without a run
-  gymlab play LunarLander-v3 --mode random --headless"""
+  gymlab play LunarLander-v3 --mode random --headless
+  gymlab play @last -a                         the agent in its dream: a world model instead of the environment
+  gymlab play @last -w                         you in the dream
+  gymlab play @last -e                         browse the episodes that the run has saved"""
 
 MODES = ("trained", "random", "user")
+AGENT_DREAMS, USER_DREAMS, RECORDED = "agent-in-world-model", "play-in-world-model", "replay-episodes"
+"""Modes that have an option of their own."""
+BY_HAND = ("user", USER_DREAMS)
+WITHOUT_AGENT = ("random", "user")
 HEADLESS_EPISODES = 10
+SHOWN_SAVED = 10
+"""Newest episodes of each split in the table of those that are saved."""
 MOST_FRAMES = 108_000
 """Of a video: an hour at 30 frames a second."""
 
@@ -47,20 +57,30 @@ MOST_FRAMES = 108_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_best_reference(parser, ". With --mode random or user also an environment: CartPole-v1, CartPole-v1:ppo")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--mode", choices=MODES, default="trained", help="who plays: the agent (default), chance or you")
+    for short, mode, text in (
+        ("-a", AGENT_DREAMS, "the agent in its dream: in what its world model makes up, from a real start on"),
+        ("-w", USER_DREAMS, "you in the agent's dream"),
+        ("-e", RECORDED, "browse episodes that the run has saved, train and test; headless: a table of them"),
+    ):
+        modes.add_argument(short, f"--{mode}", action="store_const", const=mode, dest="mode", help=text)
     parser.add_argument(
-        "--mode", choices=MODES, default="trained", help="who plays: the agent (default), chance or you"
+        "--likeliest", action="store_true", help="dreams: the likeliest at each step, instead of what the model draws"
     )
     parser.add_argument("--headless", action="store_true", help="no window: print a table of the episodes")
     parser.add_argument(
+        "-s",
         "--save",
         nargs="?",
         const="",
         metavar="PATH",
-        help="write an mp4 instead of opening a window (default: into the run's videos/); --mode user films the window's play",
+        help="write an mp4 instead of opening a window (default: into the run's videos/); where you play, the window's play is filmed",
     )
     parser.add_argument(
         "--step-by-step", action="store_true", help="begin paused: n or right takes a step; headless: one line a step"
     )
+    parser.add_argument("--no-header", action="store_true", help="no panel beside the picture and no table of keys")
     parser.add_argument("--fps", type=_rate, metavar="N", help="steps a second (default: the environment's own)")
     parser.add_argument(
         "--episodes",
@@ -116,51 +136,77 @@ def needs_window(arguments: argparse.Namespace) -> bool:
     """Whether a window is opened; what does not go together is refused."""
     if arguments.seed < 0:
         raise GymlabError(f"--seed {arguments.seed}: a seed is 0 or more.")
-    if arguments.mode == "user" and arguments.headless:
-        raise GymlabError("--mode user needs a window for its keys: leave --headless out.")
+    if arguments.mode in BY_HAND and arguments.headless:
+        option = "--mode user" if arguments.mode == "user" else f"--{arguments.mode}"
+        raise GymlabError(f"{option} needs a window for its keys: leave --headless out.")
     if arguments.headless:
         return False
-    return arguments.save is None or arguments.mode == "user" or arguments.step_by_step
+    return arguments.save is None or arguments.mode in BY_HAND or arguments.step_by_step
 
 
 def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
     """Play as asked for; the episodes in plain values, and all that is needed to repeat them."""
-    from gymlab.engine.playing import AgentPolicy, Game, RandomPolicy
+    from gymlab.engine.recorded_game import RecordedGame
     from gymlab.metrics.video import VideoWriter
 
     target = find_target(arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin)
     deterministic = target.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
     video = None if arguments.save is None else video_path(arguments.save, target, arguments.mode, arguments.seed)
     with ExitStack() as stack:
-        game = stack.enter_context(Game(target.config, seed=arguments.seed, render=in_window or video is not None))
-        if arguments.mode == "random":
-            game.policy = RandomPolicy(game.env.action_space, seed=arguments.seed)
-        elif target.agent is not None:
-            game.policy = AgentPolicy(target.agent, seed=arguments.seed, deterministic=deterministic)
+        drawn = in_window or video is not None
+        game = stack.enter_context(_open(target, arguments, deterministic=deterministic, render=drawn))
         fps = arguments.fps or game.fps
         film = None if video is None else stack.enter_context(VideoWriter(video, fps, MOST_FRAMES))
         if in_window:
             from gymlab.cli.play_window import PlayWindow
 
-            _show_keys(game, arguments.mode)
-            title = target.name or arguments.mode
-            window = stack.enter_context(PlayWindow(game, fps, title=title, film=film))
+            if not arguments.no_header:
+                _show_keys(game)
+            title, header = target.name or arguments.mode, not arguments.no_header
+            window = stack.enter_context(PlayWindow(game, fps, title=title, film=film, header=header))
             window.play(arguments.episodes, paused=arguments.step_by_step)
-        else:
+        elif arguments.mode != RECORDED or film is not None:
             _play_headless(game, arguments, film)
+    played = saved(game.entries) if isinstance(game, RecordedGame) else summary(game.finished)
     return {
-        **summary(game.finished),
+        **played,
         "env_id": target.config.env_id,
         "mode": arguments.mode,
         "seed": arguments.seed,
-        "deterministic": deterministic if arguments.mode == "trained" else None,
+        "deterministic": deterministic if arguments.mode in ("trained", AGENT_DREAMS) else None,
         "checkpoint": target.checkpoint,
         "video": video if film is not None and film.frames else None,
         "video_cut": film is not None and film.full,
     }
 
 
-def _play_headless(game: Game, arguments: argparse.Namespace, film: Any) -> None:
+def _open(target: Target, arguments: argparse.Namespace, *, deterministic: bool, render: bool) -> Playing:
+    """What is played, and by whom."""
+    from gymlab.engine.dream_game import DreamGame
+    from gymlab.engine.playing import AgentPolicy, Game, RandomPolicy
+    from gymlab.engine.recorded_game import RecordedGame
+    from gymlab.engine.saved_episodes import saved_episodes
+
+    seed, agent = arguments.seed, target.agent
+    if arguments.mode == RECORDED:
+        assert agent is not None
+        assert target.run is not None
+        return RecordedGame(target.config, saved_episodes(target.run, agent))
+    game: Playing
+    if arguments.mode in (AGENT_DREAMS, USER_DREAMS):
+        assert agent is not None
+        game = DreamGame(agent, seed=seed, render=render, likeliest=arguments.likeliest)
+    else:
+        game = Game(target.config, seed=seed, render=render)
+    if arguments.mode == "random":
+        game.policy = RandomPolicy(game.env.action_space, seed=seed)
+    elif arguments.mode in ("trained", AGENT_DREAMS):
+        assert agent is not None
+        game.policy = AgentPolicy(agent, seed=seed, deterministic=deterministic)
+    return game
+
+
+def _play_headless(game: Playing, arguments: argparse.Namespace, film: Any) -> None:
     from gymlab.cli.output import progress
 
     episodes = arguments.episodes or (HEADLESS_EPISODES if film is None else 1)
@@ -175,7 +221,7 @@ def _play_headless(game: Game, arguments: argparse.Namespace, film: Any) -> None
                 advance()
 
 
-def _show_step(game: Game) -> None:
+def _show_step(game: Playing) -> None:
     """What came of the last step and what is next; in a terminal Enter goes on."""
     from gymlab.metrics.statistics import reward_text
 
@@ -201,13 +247,13 @@ def find_target(reference: str, mode: str, runs_dir: str | None, plugins: Sequen
 
     load_plugins(plugins)
     try:
-        if mode == "trained":
+        if mode not in WITHOUT_AGENT:
             run, agent = load_best(reference, runs_dir=runs_dir)
             return Target(agent.config, run, agent)
         run, _ = find_run(reference, runs_directory(runs_dir))
         return Target(run_config(run), run)
     except CheckpointError as error:
-        if mode == "trained":
+        if mode not in WITHOUT_AGENT:
             hint = "An environment without a run is played with --mode user or --mode random."
             raise CheckpointError(f"{error}\n{hint}") from error
         if reference.startswith("@") or Path(reference).exists():
@@ -233,6 +279,8 @@ def _environment(name: str, plugins: Sequence[str]) -> Config:
 def video_path(given: str, target: Target, mode: str, seed: int) -> Path:
     """Where the video goes: as given, or a name of its own in the directory given, the run's videos/ or this directory."""
     stem = target.checkpoint.stem if target.checkpoint is not None else mode
+    if mode in (AGENT_DREAMS, USER_DREAMS, RECORDED):
+        stem = f"{mode}-{stem}"
     if target.run is None:
         stem = f"{target.config.env_id.replace('/', '-').replace(':', '-')}-{stem}"
     name = f"play-{stem}-s{seed}.mp4"
@@ -267,7 +315,18 @@ def summary(episodes: Sequence[PlayedEpisode]) -> dict[str, Any]:
     return found
 
 
-def _show_keys(game: Game, mode: str) -> None:
+def saved(entries: Sequence[EpisodeEntry]) -> dict[str, Any]:
+    """The episodes that a run has saved, in plain values, and how many there are of each split."""
+    rows: list[dict[str, Any]] = [
+        {"split": e.split, "source": e.source, "name": e.name}
+        | {"return": e.env_return, "length": e.length, "ending": e.ending, "success": None}
+        for e in entries
+    ]
+    splits = [entry.split for entry in entries]
+    return {"episodes": rows, "n": len(rows), "train": splits.count("train"), "test": splits.count("test")}
+
+
+def _show_keys(game: Playing) -> None:
     """The keys, before the window takes the screen."""
     from gymlab.cli.output import screen, table
     from gymlab.cli.play_window import command_rows
@@ -275,19 +334,42 @@ def _show_keys(game: Game, mode: str) -> None:
 
     made = table(f"keys for {game.config.env_id}", "key", "does", whole=("key",))
     controls = None
-    if mode == "user":
+    if game.by_hand:
         controls = controls_of(game.env.action_space, game.labels, game.config.env_id)
         for key, text in controls.table:
             made.add_row(f"[bold]{key}[/]", text)
-    for key, text in command_rows(controls):
+    for key, text in command_rows(controls, browses=game.browses):
         made.add_row(key, text, style="dim")
     screen().print(made)
+
+
+def _show_saved(result: dict[str, Any]) -> None:
+    """The newest episodes of each split, and where a video went."""
+    from gymlab.cli.output import screen, table
+    from gymlab.metrics.statistics import reward_text
+
+    console = screen()
+    made = table(result["env_id"], "split", "episode", "return", "length", "ending", right=("return", "length"))
+    for split in ("test", "train"):
+        for row in [row for row in result["episodes"] if row["split"] == split][:SHOWN_SAVED]:
+            numbers = (
+                "" if row["return"] is None else reward_text(row["return"]),
+                "" if row["length"] is None else f"{row['length']:,}",
+            )
+            made.add_row(split, row["name"], *numbers, row["ending"] or row["source"])
+    console.print(made)
+    console.print(f"{result['test']:,} test and {result['train']:,} train episodes are saved", style="dim")
+    if result["video"] is not None:
+        console.print(f"video {result['video']}", markup=False, soft_wrap=True)
 
 
 def _show(result: dict[str, Any]) -> None:
     from gymlab.cli.output import interval, screen, table
     from gymlab.metrics.statistics import format_number, reward_text
 
+    if result["mode"] == RECORDED:
+        _show_saved(result)
+        return
     console = screen()
     made = table(result["env_id"], "episode", "return", "length", "ending", right=("episode", "return", "length"))
     for number, row in enumerate(result["episodes"], 1):

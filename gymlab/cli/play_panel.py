@@ -14,7 +14,7 @@ from gymlab.envs.labels import short
 from gymlab.metrics.statistics import format_number, reward_text
 
 if TYPE_CHECKING:
-    from gymlab.engine.playing import Game
+    from gymlab.engine.playing import Playing
 
 PANEL_WIDTH = 300
 MOST_WIDTH, MOST_HEIGHT = 960, 720
@@ -56,12 +56,14 @@ def scaled(frame: np.ndarray) -> pygame.Surface:
     return pygame.transform.scale(picture, size) if size[0] > width else pygame.transform.smoothscale(picture, size)
 
 
-def draw_panel(screen: pygame.Surface, area: pygame.Rect, game: Game, fonts: Fonts, status: dict[str, Any]) -> None:
+def draw_panel(screen: pygame.Surface, area: pygame.Rect, game: Playing, fonts: Fonts, status: dict[str, Any]) -> None:
     """Counts and returns, then the action with value and probabilities, then how the window is."""
     pygame.draw.rect(screen, BACKGROUND, area)
     pen = _Pen(screen, area, fonts)
     pen.write(game.config.env_id, fonts.text, TEXT)
     pen.write(status["title"], fonts.small, DIM)
+    if status["place"]:
+        pen.write(status["place"], fonts.small, CHOSEN)
     pen.space(10)
     pen.pair("episode", f"{game.episode:,}")
     pen.pair("step", f"{game.steps:,}")
@@ -81,7 +83,7 @@ def draw_panel(screen: pygame.Surface, area: pygame.Rect, game: Game, fonts: Fon
     _draw_foot(pen, game, status)
 
 
-def _draw_action(pen: _Pen, game: Game, action: Any, probabilities: np.ndarray | None) -> None:
+def _draw_action(pen: _Pen, game: Playing, action: Any, probabilities: np.ndarray | None) -> None:
     from gymlab.engine.playing import likeliest
 
     space = game.env.action_space
@@ -101,7 +103,7 @@ def _draw_action(pen: _Pen, game: Game, action: Any, probabilities: np.ndarray |
         pen.bar(game.labels[index], probability, f"{100 * probability:.1f}%", chosen=chosen)
 
 
-def _draw_foot(pen: _Pen, game: Game, status: dict[str, Any]) -> None:
+def _draw_foot(pen: _Pen, game: Playing, status: dict[str, Any]) -> None:
     pen.y = pen.area.bottom - MARGIN - 42
     if game.ending is not None:
         pen.write(game.ending, pen.fonts.large, ENDINGS.get(game.ending, TEXT))

@@ -12,11 +12,12 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 import pygame
 
 from gymlab.cli.play_panel import PANEL_WIDTH, Fonts, draw_help, draw_panel, scaled
+from gymlab.engine.recorded_game import RecordedGame
 from gymlab.envs.keys import Controls, controls_of
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
-    from gymlab.engine.playing import Game
+    from gymlab.engine.playing import Playing
     from gymlab.metrics.video import VideoWriter
 
 COMMANDS = {
@@ -30,6 +31,12 @@ COMMANDS = {
     "quit": (("q", "escape"), "quit"),
 }
 """What the window's own keys do. A key that plays the game is not the window's."""
+BROWSING = {
+    "back": (("left", "b"), "pause, then one step back"),
+    "previous": (("up", "e"), "previous episode"),
+    "split": (("t", "tab"), "from train to test episodes, and back"),
+}
+"""Further keys, where recorded episodes are browsed."""
 
 SPEEDS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 UNSEEN = ("dummy", "offscreen")
@@ -57,26 +64,35 @@ def no_display(cause: object) -> GymlabError:
     )
 
 
-def command_rows(controls: Controls | None) -> list[tuple[str, str]]:
+def commands(browses: bool) -> dict[str, tuple[tuple[str, ...], str]]:
+    """What the window's keys do."""
+    return {**COMMANDS, **BROWSING} if browses else COMMANDS
+
+
+def command_rows(controls: Controls | None, *, browses: bool = False) -> list[tuple[str, str]]:
     """The window's keys that the game leaves to it, and what they do."""
     taken = controls.keys if controls is not None else frozenset()
-    return [(" ".join(key for key in keys if key not in taken), text) for keys, text in COMMANDS.values()]
+    return [(" ".join(key for key in keys if key not in taken), text) for keys, text in commands(browses).values()]
 
 
 class PlayWindow:
     """Shows a game until its episodes are over or somebody quits; use it as a context manager."""
 
-    def __init__(self, game: Game, fps: float, *, title: str, film: VideoWriter | None = None) -> None:
+    def __init__(
+        self, game: Playing, fps: float, *, title: str, film: VideoWriter | None = None, header: bool = True
+    ) -> None:
+        """Show a game at `fps` steps a second; without `header` the panel is there when it is asked for."""
         self.game = game
         self.fps = fps
         self.title = title
         self.film = film
         self.controls: Controls | None = None
-        if game.policy is None:
+        if game.by_hand:
             self.controls = controls_of(game.env.action_space, game.labels, game.config.env_id)
         taken = self.controls.keys if self.controls is not None else frozenset()
-        self._commands = {key: name for name, (keys, _) in COMMANDS.items() for key in keys if key not in taken}
-        self.overlay, self.help, self.paused, self.speed = True, False, False, SPEEDS.index(1.0)
+        known = commands(game.browses).items()
+        self._commands = {key: name for name, (keys, _) in known for key in keys if key not in taken}
+        self.overlay, self.help, self.paused, self.speed = header, False, False, SPEEDS.index(1.0)
         self._held: set[str] = set()
         self._tapped: set[str] = set()
         self._quit = self._step_wanted = False
@@ -166,6 +182,20 @@ class PlayWindow:
                 self.help = not self.help
             case "quit":
                 self._quit = True
+            case "back" | "previous" | "split" as wish:
+                self._browse(wish)
+
+    def _browse(self, wish: str) -> None:
+        game = self.game
+        assert isinstance(game, RecordedGame)
+        if wish == "back":
+            self.paused = True
+            game.go(game.steps - 1)
+        elif wish == "previous":
+            game.choose(game.episode - 2)
+        else:
+            game.choose_split()
+        self._look()
 
     def _take_steps(self) -> None:
         """The steps that are due since the last look, or the one that was asked for."""
@@ -210,7 +240,8 @@ class PlayWindow:
         if self.overlay:
             draw_panel(screen, pygame.Rect(width, 0, PANEL_WIDTH, size[1]), self.game, self._fonts, self._status())
         if self.help:
-            rows = [*(self.controls.table if self.controls is not None else []), *command_rows(self.controls)]
+            own = [] if self.controls is None else self.controls.table
+            rows = [*own, *command_rows(self.controls, browses=self.game.browses)]
             draw_help(screen, rows, self._fonts)
         self._set_caption()
         pygame.display.flip()
@@ -218,7 +249,11 @@ class PlayWindow:
     def _set_caption(self) -> None:
         """Say in the window's title where the game is; asked for only when it has changed."""
         game = self.game
-        parts = [game.config.env_id, self.title, f"episode {game.episode}, step {game.steps}"]
+        parts = [
+            game.config.env_id,
+            *filter(None, (self.title, game.place)),
+            f"episode {game.episode}, step {game.steps}",
+        ]
         caption = " · ".join([*parts, game.ending or ("paused" if self.paused else "")]).removesuffix(" · ")
         if caption != self._caption:
             self._caption = caption
@@ -228,6 +263,7 @@ class PlayWindow:
         waiting = self.controls is not None and self.controls.waits and not self.paused
         return {
             "title": self.title,
+            "place": self.game.place,
             "state": "paused" if self.paused else "your turn" if waiting else "",
             "speed": SPEEDS[self.speed],
             "keys": sorted(self._held),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +23,7 @@ from gymlab.errors import EnvironmentFailure
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
+    from gymlab.envs.subenv import SubEnv
 
 LEFT = "left"
 """How an episode ended that somebody left before its end."""
@@ -101,25 +102,25 @@ class PlayedEpisode:
     success: bool | None = None
 
 
-class Game:
-    """An environment in play. Somebody calls `begin`, then `step` until `ending` is set, then `begin` again."""
+class Playing:
+    """Something in play. Somebody calls `begin`, then `step` until `ending` is set, then `begin` again."""
 
-    def __init__(self, config: Config, *, seed: int, render: bool) -> None:
+    browses = False
+    """Whether what is played was recorded, and one can go back in it."""
+
+    def __init__(self, config: Config, env: gym.Env[Any, Any], named: gym.Env[Any, Any]) -> None:
+        """Play in `env`; actions are called and pictures timed as in `named`, the environment of the config."""
         self.config = config
-        self.env = play_environment(config, seed=seed, render=render, tap=self._listen)
-        self.fps = float(self.env.metadata.get("render_fps") or 30.0)
+        self.env = env
+        self.fps = float(named.metadata.get("render_fps") or 30.0)
         spec = (config.spec.model_extra or {}).get("action_space")
-        self.labels = action_labels(self.env, spec if isinstance(spec, dict) else None)
+        self.labels = action_labels(named, spec if isinstance(spec, dict) else None)
         self.policy: Policy | None = None
         """Who decides; None: whoever calls `step` with an action."""
         self.finished: list[PlayedEpisode] = []
         self.episode = 0
         """Number of the episode, from 1."""
         self._clear()
-
-    def _listen(self, env: gym.Env) -> gym.Env:
-        self.own = OwnSteps(env)
-        return self.own
 
     def _clear(self) -> None:
         self.steps = 0
@@ -130,11 +131,22 @@ class Game:
         self.ending: str | None = None
         self.decision: Decision | None = None
         """What the policy is going to do next."""
+        self._earned = 0.0
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether each step needs an action of whoever plays."""
+        return self.policy is None
+
+    @property
+    def place(self) -> str:
+        """What is played in, where it is not the environment itself."""
+        return ""
 
     @property
     def env_return(self) -> float:
         """Sum of the environment's own reward in the episode so far."""
-        return self.env.env_return
+        return self._earned
 
     def begin(self) -> None:
         """The next episode; one that is not over counts as left, if anything was done in it."""
@@ -158,13 +170,18 @@ class Game:
                 raise ValueError("nobody has decided what to do")
             action = self.decision.action
         taken = int(action) if isinstance(self.env.action_space, gym.spaces.Discrete) else np.array(action)
-        self.observation, _, terminated, truncated, self.info = self.env.step(taken)
-        self.reward, self.action = self.own.take_reward(), taken
+        self.observation, reward, terminated, truncated, self.info = self.env.step(taken)
+        self.reward, self.action = self._own_reward(float(reward)), taken
+        self._earned += self.reward
         self.steps += 1
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated")
         else:
             self._decide()
+
+    def _own_reward(self, shown: float) -> float:
+        """The environment's own reward of the step, where `shown` is what wrappers made of it."""
+        return shown
 
     def _decide(self) -> None:
         if self.policy is not None:
@@ -204,11 +221,33 @@ class Game:
         """Free the environment."""
         self.env.close()
 
-    def __enter__(self) -> Game:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class Game(Playing):
+    """The environment of a config, with all its wrappers."""
+
+    env: SubEnv
+
+    def __init__(self, config: Config, *, seed: int, render: bool) -> None:
+        env = play_environment(config, seed=seed, render=render, tap=self._listen)
+        super().__init__(config, env, env)
+
+    def _listen(self, env: gym.Env) -> gym.Env:
+        self.own = OwnSteps(env)
+        return self.own
+
+    def _own_reward(self, shown: float) -> float:
+        return self.own.take_reward()
+
+    @property
+    def env_return(self) -> float:
+        """Sum of the environment's own reward in the episode so far."""
+        return self.env.env_return
 
 
 def likeliest(probabilities: np.ndarray, count: int) -> list[tuple[int, float]]:

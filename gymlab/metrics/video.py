@@ -97,6 +97,53 @@ class VideoWriter:
             self._encoder = None
 
 
+class FrameReader:
+    """Frames of a video by number, read when they are asked for: going on is quick, going far back begins anew."""
+
+    KEPT = 64
+    """Frames that are held, the newest ones."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.count = frame_count(path)
+        self._kept: dict[int, np.ndarray] = {}
+        self._reader: Generator[Any, None, None] | None = None
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """One frame as uint8 [height, width, 3]."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"{self.path} has {self.count} frames; there is no frame {index}.")
+        if index not in self._kept and (self._reader is None or index < self._position):
+            self._open()
+        while index not in self._kept:
+            assert self._reader is not None
+            data = next(self._reader, None)
+            if data is None:
+                raise GymlabError(f"{self.path} ends before its frame {index}: it is damaged.")
+            self._kept[self._position] = np.frombuffer(data, np.uint8).reshape(self._height, self._width, 3)
+            self._kept.pop(self._position - self.KEPT, None)
+            self._position += 1
+        return self._kept[index]
+
+    def _open(self) -> None:
+        import imageio_ffmpeg
+
+        self.close()
+        reader = imageio_ffmpeg.read_frames(str(self.path))
+        self._width, self._height = next(reader)["size"]
+        self._reader = reader
+
+    def close(self) -> None:
+        """End the program that reads."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader, self._position, self._kept = None, 0, {}
+
+
 def read_frame(path: str | Path, index: int) -> np.ndarray:
     """One frame of a video as uint8 [height, width, 3]; negative indices count from the end."""
     frames = _read_frames(path)

@@ -90,6 +90,43 @@ def test_an_environment_of_a_module_of_ones_own(cli, tmp_path):
     assert played.json()["episodes"] == [{"return": 5.0, "length": 5, "ending": "truncated", "success": None}]
 
 
+def test_the_agent_in_its_dream(cli, dreaming_runs, tmp_path):
+    arguments = ["--headless", "--episodes", "2", "--runs-dir", dreaming_runs, "--json"]
+    dreamt = cli("play", "dreamer", "-a", *arguments)
+    assert dreamt.code == 0, dreamt.err
+    result = dreamt.json()
+    assert (result["mode"], result["n"]) == ("agent-in-world-model", 2)
+    assert cli("play", "dreamer", "--agent-in-world-model", *arguments).json()["episodes"] == result["episodes"]
+    assert [e["return"] for e in cli("play", "dreamer", *arguments).json()["episodes"]] != [
+        e["return"] for e in result["episodes"]
+    ]
+    filmed = cli("play", "dreamer", "-a", "-s", tmp_path, "--likeliest", "--runs-dir", dreaming_runs, "--json").json()
+    assert filmed["video"].startswith(str(tmp_path / "play-agent-in-world-model-epoch="))
+    assert frame_count(filmed["video"]) == filmed["episodes"][0]["length"] + 1
+
+
+def test_saved_episodes_are_listed_and_filmed(cli, dreaming_runs, tmp_path):
+    shown = cli("play", "dreamer", "-e", "--headless", "--runs-dir", dreaming_runs)
+    assert shown.code == 0, shown.err
+    assert "1 test and" in shown.out
+    listed = cli("play", "dreamer", "-e", "--headless", "--runs-dir", dreaming_runs, "--json").json()
+    assert listed["episodes"][0] == {
+        "split": "test",
+        "source": "video",
+        "name": "final",
+        "return": None,
+        "length": None,
+        "ending": "",
+        "success": None,
+    }
+    assert listed["train"] == listed["n"] - 1 > 1
+    film = tmp_path / "saved.mp4"
+    arguments = ["-e", "-s", film, "--episodes", "2", "--runs-dir", dreaming_runs]
+    assert cli("play", "dreamer", *arguments).code == 0
+    tested = frame_count(dreaming_runs / "dreamer" / "videos" / "final.mp4")
+    assert frame_count(film) == tested + listed["episodes"][1]["length"] + 1
+
+
 def test_each_step_in_a_line(cli, trained):
     shown = cli("play", "tiny", "--headless", "--step-by-step", "--episodes", "1", "--runs-dir", trained)
     lines = shown.out.splitlines()
@@ -108,6 +145,9 @@ def test_each_step_in_a_line(cli, trained):
         (["--save", "tiny"], ["gymlab play tiny --save"]),
         (["tiny", "--fps", "0", "--headless"], ["above 0"]),
         (["tiny", "--seed", "-1", "--headless"], ["a seed is 0 or more"]),
+        (["tiny", "-a", "--headless"], ["ppo has no world model", "dreamer", "world_models"]),
+        (["tiny", "-w", "--headless"], ["--play-in-world-model needs a window"]),
+        (["tiny", "-a", "-e"], ["not allowed with"]),
     ],
 )
 def test_what_cannot_be_played(cli, trained, arguments, words):

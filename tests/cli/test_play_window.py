@@ -91,7 +91,7 @@ def test_a_person_crosses_the_lake(play, tmp_path):
 
 def test_a_person_holds_a_key(play):
     """CartPole has no idle action: it stands until the first key, and a push to one side for good ends it soon."""
-    window = play("CartPole-v1", "--mode", "user", "--episodes", "1", "--json")
+    window = play("CartPole-v1", "--mode", "user", "--episodes", "1", "--fps", "8", "--json")
     assert window.place == (1, 0)
     window.key_down("Right")
     window.wait(lambda: window.place[1] > 0)
@@ -101,6 +101,41 @@ def test_a_person_holds_a_key(play):
     (episode,) = json.loads(out)["episodes"]
     assert episode["ending"] == "terminated"
     assert 8 <= episode["length"] <= 11
+
+
+def test_a_person_walks_in_a_dream(play, dreaming_runs, tmp_path):
+    arguments = ["-w", "--episodes", "1", "-s", "dreamt.mp4", "--fps", "8", "--no-header", "--json"]
+    window = play("dreamer", *arguments, "--runs-dir", dreaming_runs)
+    assert "in the world model" in window.title
+    assert window.place == (1, 0)
+    assert window.size == (600, 400)
+    window.key_down("Right")
+    window.wait(lambda: window.place[1] > 0)
+    window.key_up("Right")
+    code, out, err = window.finish()
+    assert code == 0, err
+    (episode,) = json.loads(out)["episodes"]
+    assert episode["ending"] in ("terminated", "truncated")
+    assert frame_count(tmp_path / "dreamt.mp4") == episode["length"] + 1
+
+
+def test_saved_episodes_are_browsed(play, dreaming_runs):
+    window = play("dreamer", "-e", "--step-by-step", "--runs-dir", dreaming_runs)
+    assert "test 1 of 1: final" in window.title
+    window.key("t")
+    window.wait(lambda: "train 1 of" in window.title)
+    window.key("n")
+    window.wait(lambda: window.place == (2, 1))
+    window.key("Left")
+    window.wait(lambda: window.place == (2, 0))
+    window.key("r")
+    window.wait(lambda: "train 2 of" in window.title)
+    window.key("e")
+    window.wait(lambda: "train 1 of" in window.title)
+    window.key("q")
+    code, out, err = window.finish()
+    assert code == 0, err
+    assert "previous episode" in out
 
 
 def test_the_window_is_closed_by_the_keyboard_in_user_mode(play):

@@ -4,13 +4,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from gymlab.components.delta_iris_config import DeltaIRISConfig
 from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.tdmpc_config import TDMPC2Config, TDMPCConfig
 from gymlab.components.world_models_config import WorldModelsConfig
 from gymlab.config import Loaded, load
 from gymlab.config.schema import Config, Scalar
 
-ALGORITHMS = ["brax_ppo", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "tdmpc2", "world_models"]
+ALGORITHMS = ["brax_ppo", "delta_iris", "dreamer", "ppo", "q_learning", "reinforce", "tdmpc", "tdmpc2", "world_models"]
 
 
 class SmallPPO(Config):
@@ -76,6 +77,7 @@ class SmallBraxPPO(Config):
 
 SCHEMAS = {
     "brax_ppo": SmallBraxPPO,
+    "delta_iris": DeltaIRISConfig,
     "dreamer": DreamerConfig,
     "ppo": SmallPPO,
     "q_learning": SmallQLearning,

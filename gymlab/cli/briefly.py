@@ -46,6 +46,7 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
         "early_stop_on_eval_threshold": False,
         "early_stop_on_train_threshold": False,
         "init_from_run": None,
+        "init_parts": (),
         "video": False,
         "alerts": False,
         "enable_wandb": False,

@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--init-from-run", metavar="REF", help="begin with the parameters of a run: ID, ID/@best, ID/epoch=13, @last"
     )
     parser.add_argument(
+        "--init-parts", metavar="LIST", help="with --init-from-run: only these parts of it: tokenizer,world_model"
+    )
+    parser.add_argument(
         "--resume", metavar="REF", help="go on with a run, exactly from its last checkpoint: ID, ID/epoch=13, @last"
     )
     parser.add_argument("--epoch", metavar="N", help="with --resume: which checkpoint: 13, @best, @last")
@@ -61,6 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.seeds is None:
         raise GymlabError(
             "--jobs says how many seeds train at the same time; give them with --seeds, e.g. --seeds 0-4 --jobs 2."
+        )
+    if arguments.init_parts and not arguments.init_from_run:
+        raise GymlabError(
+            "--init-parts says what to take of a run; name it with --init-from-run, e.g. --init-from-run @last."
         )
     if arguments.epoch is not None and arguments.resume is None:
         raise GymlabError(
@@ -84,6 +91,8 @@ def train_keywords(arguments: argparse.Namespace) -> dict[str, Any]:
         keywords["quiet"] = True
     if arguments.init_from_run:
         keywords["init_from_run"] = arguments.init_from_run
+    if arguments.init_parts:
+        keywords["init_parts"] = arguments.init_parts.split(",")
     return keywords
 
 
@@ -124,7 +133,9 @@ def _resume(arguments: argparse.Namespace) -> int:
     keywords = train_keywords(arguments)
     refused = [name for name in ("experiment", "algo", "config_dir", "env_kwargs") if keywords.pop(name)]
     refused += [
-        f"--{name.replace('_', '-')}" for name in ("seeds", "run_id", "init_from_run") if getattr(arguments, name)
+        f"--{name.replace('_', '-')}"
+        for name in ("seeds", "run_id", "init_from_run", "init_parts")
+        if getattr(arguments, name)
     ]
     if refused:
         raise GymlabError(f"--resume goes on with a run as it is: leave out {', '.join(refused)}.")

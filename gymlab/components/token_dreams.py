@@ -82,10 +82,10 @@ class TokenDreams:
 
     def hold_out(self, records: Sequence[Records]) -> HeldOut | None:
         """What the model makes of what every environment has just shown; None where that is too short for a dream."""
-        steps = {env: [] for record in records for env in record.env.tolist()}
+        steps: dict[int, list[dict[str, np.ndarray]]] = {}
         for record in records:
             for row, env in enumerate(record.env.tolist()):
-                steps[env].append({name: values[row] for name, values in record.values.items()})
+                steps.setdefault(env, []).append({name: values[row] for name, values in record.values.items()})
         seen, length = self.burn_in + 1, self.burn_in + 1 + HORIZONS[-1]
         rows = [row[-length:] for row in steps.values() if len(row) >= length]
         if not rows:
@@ -99,8 +99,10 @@ class TokenDreams:
         frames = torch.from_numpy(shown).to(device).float().div_(255)
         taken = torch.from_numpy(values["action"]).to(device).argmax(-1)
         reconstruction, dream = self._look_ahead(frames, taken, seen)
-        kinds = ({self.key: rows.swapaxes(0, 1)} for rows in (shown[:, seen:], reconstruction, dream))
-        return HeldOut(*kinds, whole.T)
+        truth, redrawn, dreamt = (
+            {self.key: pictures.swapaxes(0, 1)} for pictures in (shown[:, seen:], reconstruction, dream)
+        )
+        return HeldOut(truth, redrawn, dreamt, whole.T)
 
     @torch.no_grad()
     def _look_ahead(self, frames: Tensor, actions: Tensor, seen: int) -> tuple[np.ndarray, np.ndarray]:

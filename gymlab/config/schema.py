@@ -246,6 +246,8 @@ class Config(Frozen):
     """Newest checkpoints that are kept, besides the best and the last."""
     init_from_run: str | None = None
     """Weights to begin with: `id`, `id/@best`, `id/@last`, `id/epoch=13`, `@last/@best`."""
+    init_parts: tuple[str, ...] = ()
+    """Parts of that run's model to begin with, e.g. [tokenizer, world_model]; none: all of it."""
     alerts: bool = True
     """Say when the metrics look wrong, what that may mean and what to try."""
     quiet: bool = False

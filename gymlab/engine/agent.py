@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,9 +107,13 @@ class Agent:
             environment.close()
 
 
-def load_model(workflow: Workflow, tensors: dict[str, Tensor], *, where: str) -> None:
-    """Put saved parameters into a workflow's modules; what does not fit is named."""
+def load_model(
+    workflow: Workflow, tensors: dict[str, Tensor], *, where: str, parts: Collection[str] | None = None
+) -> None:
+    """Put saved parameters into a workflow's modules, or into these `parts` of them; what does not fit is named."""
     for name, module in workflow.modules.items():
+        if parts is not None and name not in parts:
+            continue
         own = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
         expected = {key: tuple(value.shape) for key, value in module.state_dict().items()}
         found = {key: tuple(value.shape) for key, value in own.items()}

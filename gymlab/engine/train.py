@@ -35,7 +35,7 @@ from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore, restore_shared
 from gymlab.engine.workflow import find_workflow
-from gymlab.errors import NonFiniteError
+from gymlab.errors import ConfigError, NonFiniteError, did_you_mean
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
 from gymlab.metrics.redact import redact
@@ -126,7 +126,7 @@ def _train_beside(session: Session, *, resumed: bool = False) -> Run:
         if resumed:
             restore_shared(loop, Checkpoint(told))
         elif session.config.init_from_run is not None:
-            _transfer(session.config.init_from_run, run.dir.parent, session, monitor)
+            _transfer(session.config, run.dir.parent, session, monitor)
         loop.run()
     return run
 
@@ -169,7 +169,7 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
             if checkpoint is not None:
                 restore(loop, checkpoint)
             elif config.init_from_run is not None:
-                _transfer(config.init_from_run, run.dir.parent, session, monitor)
+                _transfer(config, run.dir.parent, session, monitor)
             reason = loop.run()
         except BaseException as error:
             if isinstance(error, NonFiniteError):
@@ -186,12 +186,25 @@ def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Ch
     return run
 
 
-def _transfer(reference: str, runs_dir: Path, session: Session, monitor: Monitor) -> None:
-    """Start from another run's parameters; optimizers and counters start fresh."""
-    source, which = find_run(reference, runs_dir)
+def _transfer(config: Config, runs_dir: Path, session: Session, monitor: Monitor) -> None:
+    """Start from another run's parameters, or from some of its parts; optimizers and counters start fresh."""
+    assert config.init_from_run is not None
+    parts = None if not config.init_parts else _parts(session.workflow.modules, config.init_parts)
+    source, which = find_run(config.init_from_run, runs_dir)
     checkpoint = source.checkpoints.find(which)
-    load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path))
-    monitor.notice(f"Parameters taken from {source.id}/{checkpoint.path.name}.")
+    load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path), parts=parts)
+    taken = "" if parts is None else f" ({', '.join(parts)})"
+    monitor.notice(f"Parameters{taken} taken from {source.id}/{checkpoint.path.name}.")
+
+
+def _parts(modules: Collection[str], wanted: Collection[str]) -> list[str]:
+    """Modules by the names of parts; the slow copy of a part comes with it."""
+    for part in wanted:
+        if part not in modules:
+            raise ConfigError(
+                f"init_parts: no part {part!r}. {did_you_mean(part, modules)}\nParts: {', '.join(modules)}."
+            )
+    return [name for name in modules if name.removeprefix("slow_") in wanted or name in wanted]
 
 
 def _threshold_for(setting: bool | float, threshold: float | None) -> float | None:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from gymlab.buffers.episodes import Episodes, SegmentBatch
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
-from gymlab.components.actors import action_distribution
+from gymlab.components.actors import Choices
 from gymlab.components.delta_iris_config import COMPONENTS, DeltaIRISConfig
 from gymlab.components.delta_tokenizer import DeltaTokenizer
 from gymlab.components.dreaming import HeldOut
@@ -91,7 +91,7 @@ class DeltaIRIS(Workflow):
             raise ConfigError(f"delta_iris chooses among actions, and {config.env_id} takes {context.action_space}.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.key, shape = self._picture()
-        self.actions = action_distribution(context.action_space, "normal", 0.0)
+        self.actions = Choices(context.action_space)
         count = int(context.action_space.n)
         self.tokenizer = DeltaTokenizer(config, shape, count)
         self.model = TokenWorldModel(config, shape, count)

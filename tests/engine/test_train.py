@@ -120,6 +120,19 @@ def test_transfer_starts_from_the_other_runs_parameters(tmp_path):
         assert torch.allclose(parameters(target)[name], tensor), name
 
 
+def test_transfer_of_a_part_leaves_the_others_as_they_begin(tmp_path):
+    source = tiny(tmp_path, seed=1)
+    settings = {"max_env_steps": 256, "policy_lr": 0.0}
+    fresh = parameters(tiny(tmp_path, seed=2, run_id="fresh", **settings))
+    options = {"init_from_run": source.id, "init_parts": ["policy"], **settings}
+    mixed = parameters(tiny(tmp_path, seed=2, run_id="mixed", **options))
+    for name, tensor in mixed.items():
+        expected = parameters(source) if name.startswith("policy.") else fresh
+        assert torch.equal(tensor, expected[name]), name
+    with pytest.raises(GymlabError, match=r"no part 'polcy'. Did you mean 'policy'"):
+        tiny(tmp_path, run_id="wrong", **{**options, "init_parts": ["polcy"]})
+
+
 def test_transfer_that_does_not_fit_names_the_tensor(tmp_path):
     source = tiny(tmp_path, "Acrobot-v1:ppo")
     with pytest.raises(GymlabError, match=r"does not fit.*policy\."):

@@ -130,8 +130,10 @@ def list_episodes(run_dir: Path) -> list[EpisodeFile]:
 
 def list_split(directory: Path, split: Literal["train", "test"]) -> list[EpisodeFile]:
     """The kept episodes of one split, in no order."""
-    found = []
-    for path in sorted(directory.iterdir()) if directory.is_dir() and not directory.is_symlink() else []:
+    found: list[EpisodeFile] = []
+    if directory.is_symlink() or directory.parent.is_symlink() or not directory.is_dir():
+        return found
+    for path in sorted(directory.iterdir()):
         match = NAME.fullmatch(path.name)
         if match is None or path.is_symlink() or not path.is_file():
             continue

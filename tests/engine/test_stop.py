@@ -31,6 +31,7 @@ SETTINGS = {
     "eval_max_episode_steps": 20,
     "eval_recording_freq_epochs": 4,
     "video_max_seconds": 0.2,
+    "keep_episodes": 1,
     "early_stop_on_eval_threshold": False,
     "seed": 5,
 }

@@ -228,8 +228,6 @@ class DeltaIRISConfig(Config):
     """Steps that are kept, over all environments."""
     replay_on_disk: bool = False
     """Keep episodes in files and only those that were drawn lately in memory."""
-    held_episodes: Count = 10
-    """Episodes of each kind, best and last, that are kept to look at."""
 
     epoch_env_steps: Whole | None = None
     """Environment steps in an epoch; none: one pass over collecting and learning."""

@@ -61,6 +61,15 @@ class FrameActor(nn.Module):
             state = self.remember(seen, state)
         return state
 
+    @torch.no_grad()
+    def values(self, frames: Tensor) -> Tensor:
+        """[B, T, C, S, S] -> [T, B], each given the frames before it."""
+        state, hidden = self.empty(len(frames)), []
+        for seen in self.see(frames).unbind(1):
+            state = self.remember(seen, state)
+            hidden.append(state.h)
+        return self.value(torch.stack(hidden))
+
     def value(self, hidden: Tensor) -> Tensor:
         """[..., H] -> [...]."""
         outputs = self.critic(hidden).float()

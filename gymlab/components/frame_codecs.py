@@ -77,7 +77,7 @@ class Doubled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H, W] -> [N, C, 2H, 2W]."""
-        frames, channels, height, width = x.shape
+        height, width = x.shape[2:]
         weight, bias = self.convolution.weight, self.convolution.bias
         padded = functional.pad(x, (1, 1, 1, 1))
         rows = []
@@ -85,10 +85,11 @@ class Doubled(nn.Module):
             places = []
             for column in range(2):
                 window = padded[..., row : row + height + 1, column : column + width + 1]
-                places.append(functional.conv2d(window, _of_place(weight, row, column), bias))
-            rows.append(torch.stack(places, dim=4))  # [N, C, H, W, 2]
-        blocks = torch.stack(rows, dim=3)  # [N, C, H, 2, W, 2]
-        return blocks.reshape(frames, channels, 2 * height, 2 * width).contiguous(memory_format=torch.channels_last)
+                place = functional.conv2d(window, _of_place(weight, row, column), bias)
+                places.append(place.permute(0, 2, 3, 1))  # [N, H, W, C]
+            rows.append(torch.stack(places, dim=3))  # [N, H, W, 2, C]
+        blocks = torch.stack(rows, dim=2)  # [N, H, 2, W, 2, C]
+        return blocks.flatten(3, 4).flatten(1, 2).permute(0, 3, 1, 2)
 
 
 def _of_place(weight: Tensor, row: int, column: int) -> Tensor:

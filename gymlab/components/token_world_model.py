@@ -38,8 +38,8 @@ class TokenDream:
 
     frame: Tensor
     """[B, C, S, S] in 0..1."""
-    unread: Tensor
-    """[B, 0 to 2, W] embedded tokens that come before the next action: the last word of the frame, and the frame itself."""
+    unread: Tensor | None
+    """[B, W] the last word of the frame, which like the frame itself is read with the next action; None: both have been read."""
     cache: Cache
 
 
@@ -117,19 +117,20 @@ class TokenWorldModel(nn.Module):
         parts = [read[:, :-1].unsqueeze(2), self.actions(actions).unsqueeze(2), self.words(tokens)]
         sequence = torch.cat([torch.cat(parts, dim=2).flatten(1, 2), read[:, -1:]], dim=1)
         _, cache = self.transformer.go_on(sequence, self.transformer.empty(len(frames)))
-        return TokenDream(frames[:, -1], read[:, :0], cache)
+        return TokenDream(frames[:, -1], None, cache)
 
     @torch.no_grad()
     def step(
         self, dream: TokenDream, action: Tensor, tokenizer: DeltaTokenizer, noise: Tensor | None = None
     ) -> Outcome:
         """One action [B] further. noise [B, K + 2, classes] is Gumbel's, for words, reward and end; None: the likeliest of all."""
-        cache, unread = dream.cache, dream.unread
-        if cache.room < unread.shape[1] + self.block - 1:
+        cache, unread = dream.cache, []
+        if cache.room <= self.block:
             # The places are used up: go on from the frame alone.
-            cache = self.transformer.empty(len(action))
-            unread = self.frame_tokens(dream.frame).unsqueeze(1)
-        outputs, cache = self.transformer.go_on(torch.cat([unread, self.actions(action).unsqueeze(1)], dim=1), cache)
+            cache, unread = self.transformer.empty(len(action)), [self.frame_tokens(dream.frame)]
+        elif dream.unread is not None:
+            unread = [dream.unread, self.frame_tokens(dream.frame)]
+        outputs, cache = self.transformer.go_on(torch.stack([*unread, self.actions(action)], dim=1), cache)
         acted = outputs[:, -1]
         ended = _choose(self.end_head(acted), None if noise is None else noise[:, self.tokens]).bool()
         rewards = self.reward_head(acted)
@@ -145,8 +146,7 @@ class TokenWorldModel(nn.Module):
             chosen.append(_choose(self.word_head(outputs[:, -1]), None if noise is None else noise[:, place]))
         tokens = torch.stack(chosen, dim=1)
         frame = tokenizer.next_frame(dream.frame, action, tokens)
-        unread = torch.stack([self.words(chosen[-1]), self.frame_tokens(frame)], dim=1)
-        return Outcome(TokenDream(frame, unread, cache), tokens, reward, ended)
+        return Outcome(TokenDream(frame, self.words(chosen[-1]), cache), tokens, reward, ended)
 
 
 def _choose(logits: Tensor, noise: Tensor | None) -> Tensor:

@@ -347,19 +347,13 @@ class DeltaIRIS(Workflow):
 
     def _dream(self, frames: Tensor, actions: Tensor) -> tuple[Tensor, ...]:
         """From frames [B, burn_in + 1, ...]: logits, actions and LSTM outputs [H, B, ...], rewards and ends [H, B], slow values [H + 1, B]."""
-        horizon = self.config.horizon
         dream = self.model.begin(frames, actions, self.dreams.words(frames, actions))
-        fast, slow = self.actor.warm_up(frames[:, :-1]), self.slow_actor.warm_up(frames[:, :-1])
-        logits, chosen, hidden, rewards, ends, slow_hidden = [], [], [], [], [], []
-        for step in range(horizon + 1):
-            with torch.no_grad():
-                slow = self.slow_actor.remember(self.slow_actor.see(dream.frame), slow)
-            slow_hidden.append(slow.h)
-            if step == horizon:
-                break
-            fast = self.actor.remember(self.actor.see(dream.frame), fast)
-            logits.append(self.actor.actor(fast.h))
-            hidden.append(fast.h)
+        memory = self.actor.warm_up(frames[:, :-1])
+        logits, chosen, hidden, rewards, ends, shown = [], [], [], [], [], [frames]
+        for _ in range(self.config.horizon):
+            memory = self.actor.remember(self.actor.see(dream.frame), memory)
+            logits.append(self.actor.actor(memory.h))
+            hidden.append(memory.h)
             with torch.no_grad():
                 noise = self.actions.noise(len(frames)).to(frames.device)
                 chosen.append(self.actions.sample(logits[-1].detach(), noise))
@@ -367,8 +361,8 @@ class DeltaIRIS(Workflow):
             dream = outcome.dream
             rewards.append(outcome.reward)
             ends.append(outcome.ended.float())
-        with torch.no_grad():
-            value = self.slow_actor.value(torch.stack(slow_hidden))
+            shown.append(dream.frame.unsqueeze(1))
+        value = self.slow_actor.values(torch.cat(shown, dim=1))[self.config.burn_in :]
         stacked = (torch.stack(part) for part in (logits, chosen, hidden, rewards, ends))
         return (*stacked, value)
 

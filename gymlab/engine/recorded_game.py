@@ -23,7 +23,7 @@ class RecordedGame(Playing):
 
     browses = True
 
-    def __init__(self, config: Config, entries: Sequence[EpisodeEntry]) -> None:
+    def __init__(self, config: Config, entries: Sequence[EpisodeEntry], *, enlarge: bool = True) -> None:
         if not entries:
             raise GymlabError(
                 f"This run of {config.env_id} has saved no episodes. Algorithms that learn from replayed sequences keep those of "
@@ -31,7 +31,7 @@ class RecordedGame(Playing):
             )
         self.entries = list(entries)
         self._real = play_environment(config)
-        self._canvas = Canvas(config, self._real)
+        self._canvas = Canvas(config, self._real, enlarge=enlarge)
         super().__init__(config, self._real, self._real)
         self._open: SavedEpisode | None = None
 

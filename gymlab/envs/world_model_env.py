@@ -74,12 +74,14 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         likeliest: bool = False,
         painter: Painter | None = None,
         render_mode: str | None = "rgb_array",
+        behind: gym.Env | None = None,
     ) -> None:
         """Make it; nothing is dreamt before `reset`.
 
         max_steps: steps after which a dream is cut off; the model alone ends one before.
         likeliest: what the model takes to be likeliest, instead of what it draws.
         painter: draws the observations (`envs/painting.py`).
+        behind: the environment that starts come from; it is closed with this one.
         """
         self.model = model
         self.observation_space = observation_space
@@ -88,6 +90,7 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         self.max_steps = max_steps
         self.likeliest = likeliest
         self.render_mode = render_mode
+        self._behind = behind
         self._painter = painter or painter_of(observation_space)
         self._state: Any = None
         self._seen: list[np.ndarray] = []
@@ -124,3 +127,8 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         if self.render_mode is None or not self._seen:
             return None
         return self._painter(self._seen)
+
+    def close(self) -> None:
+        """Free what is behind it."""
+        if self._behind is not None:
+            self._behind.close()

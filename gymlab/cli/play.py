@@ -191,7 +191,7 @@ def _open(target: Target, arguments: argparse.Namespace, *, deterministic: bool,
     if arguments.mode == RECORDED:
         assert agent is not None
         assert target.run is not None
-        return RecordedGame(target.config, saved_episodes(target.run, agent))
+        return RecordedGame(target.config, saved_episodes(target.run, agent), one_size=arguments.save is not None)
     game: Playing
     if arguments.mode in (AGENT_DREAMS, USER_DREAMS):
         assert agent is not None

@@ -58,7 +58,8 @@ def step_limit(config: Config, real: SubEnv) -> int:
 class Canvas:
     """Draws observations of a config's environment; where they tell all, an environment of its own poses for them."""
 
-    def __init__(self, config: Config, env: SubEnv) -> None:
+    def __init__(self, config: Config, env: SubEnv, *, enlarge: bool = True) -> None:
+        """Draw for `env`; with `enlarge` small images are shown larger."""
         space = env.observation_space
         self._viewer: SubEnv | None = None
         if tells_all(space, env):
@@ -70,6 +71,7 @@ class Canvas:
             frame_stack=config.frame_stack,
             names=entry_names(config, int(np.prod(space.shape or (1,)))),
             viewer=self._viewer,
+            enlarge=enlarge,
         )
 
     def close(self) -> None:
@@ -83,11 +85,11 @@ class DreamGame(Playing):
 
     env: WorldModelEnv
 
-    def __init__(self, agent: Agent, *, seed: int, render: bool, likeliest: bool = False) -> None:
+    def __init__(self, agent: Agent, *, seed: int, render: bool, likeliest: bool = False, enlarge: bool = True) -> None:
         """Make it: dreams are drawn, from the seed, or with `likeliest` each step is what the model expects most."""
         model = world_model_of(agent)
         self._real = play_environment(agent.config, seed=seed)
-        self._canvas = Canvas(agent.config, self._real) if render else None
+        self._canvas = Canvas(agent.config, self._real, enlarge=enlarge) if render else None
         env = WorldModelEnv(
             model,
             self._real.observation_space,

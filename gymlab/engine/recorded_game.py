@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from gymlab.engine.dream_game import Canvas
 from gymlab.engine.playing import Decision, PlayedEpisode, Playing
@@ -23,7 +24,10 @@ class RecordedGame(Playing):
 
     browses = True
 
-    def __init__(self, config: Config, entries: Sequence[EpisodeEntry]) -> None:
+    def __init__(
+        self, config: Config, entries: Sequence[EpisodeEntry], *, enlarge: bool = True, one_size: bool = False
+    ) -> None:
+        """Browse `entries`; with `one_size` all pictures are as large as the first, so that they make a film."""
         if not entries:
             raise GymlabError(
                 f"This run of {config.env_id} has saved no episodes. Algorithms that learn from replayed sequences keep those of "
@@ -31,9 +35,11 @@ class RecordedGame(Playing):
             )
         self.entries = list(entries)
         self._real = play_environment(config)
-        self._canvas = Canvas(config, self._real)
+        self._canvas = Canvas(config, self._real, enlarge=enlarge)
         super().__init__(config, self._real, self._real)
         self._open: SavedEpisode | None = None
+        self._one_size = one_size
+        self._size: tuple[int, int] | None = None
 
     @property
     def by_hand(self) -> bool:
@@ -100,6 +106,14 @@ class RecordedGame(Playing):
 
     def frame(self) -> np.ndarray:
         """What was to be seen."""
+        drawn = self._drawn()
+        height, width = drawn.shape[:2]
+        self._size = self._size or (width, height)
+        if not self._one_size or self._size == (width, height):
+            return drawn
+        return np.asarray(Image.fromarray(drawn).resize(self._size, Image.Resampling.NEAREST))
+
+    def _drawn(self) -> np.ndarray:
         assert self._open is not None
         if self._open.observations is not None:
             seen = self._open.observations[max(0, self.steps + 1 - SHOWN_STEPS) : self.steps + 1]

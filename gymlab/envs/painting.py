@@ -73,6 +73,7 @@ def painter_of(
     frame_stack: int = 1,
     names: Sequence[str] = (),
     viewer: gym.Env | None = None,
+    enlarge: bool = True,
 ) -> Painter:
     """What draws observations of a space as vector environments store them.
 
@@ -80,14 +81,15 @@ def painter_of(
     frame_stack: images of which an observation is made; the newest is drawn.
     names: of the entries of a vector.
     viewer: an environment of the same kind that renders, begun; it draws where an observation tells its whole state.
+    enlarge: draw small images larger; without, each pixel of an image is one of the picture.
     """
     if is_image_space(space):
-        return functools.partial(_draw_image, stack=frame_stack)
+        return functools.partial(_draw_image, stack=frame_stack, enlarge=enlarge)
     start = 0
     for _, leaf in leaves(nested) if isinstance(nested, spaces.Dict | spaces.Tuple) else []:
         place = slice(start, start := start + spaces.flatdim(leaf))
         if isinstance(leaf, spaces.Box) and leaf.dtype == np.uint8 and len(leaf.shape) == 3:
-            return functools.partial(_draw_part, place=place, shape=leaf.shape)
+            return functools.partial(_draw_part, place=place, shape=leaf.shape, enlarge=enlarge)
     if viewer is not None and tells_all(space, viewer):
         return functools.partial(_draw_posed, viewer=viewer, put=POSES[type(viewer.unwrapped).__name__])
     return functools.partial(_draw_lines, names=tuple(names))
@@ -99,17 +101,19 @@ def tells_all(space: spaces.Space, viewer: gym.Env) -> bool:
     return type(viewer.unwrapped).__name__ in POSES and type(own) is type(space) and own.shape == space.shape
 
 
-def _draw_image(observations: Sequence[np.ndarray], *, stack: int) -> np.ndarray:
+def _draw_image(observations: Sequence[np.ndarray], *, stack: int, enlarge: bool) -> np.ndarray:
     pixels = observations[-1]
     colours = len(pixels) // stack if len(pixels) % stack == 0 else len(pixels)
     newest = pixels[-colours:] if colours in COLOURS else pixels[-1:]
-    return enlarged(newest.transpose(1, 2, 0))
+    return coloured(newest.transpose(1, 2, 0), enlarge)
 
 
-def _draw_part(observations: Sequence[np.ndarray], *, place: slice, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_part(
+    observations: Sequence[np.ndarray], *, place: slice, shape: tuple[int, ...], enlarge: bool
+) -> np.ndarray:
     pixels = np.clip(np.rint(observations[-1][place]), 0, 255).astype(np.uint8).reshape(shape)
     channels_first = shape[-1] not in COLOURS and shape[0] in COLOURS
-    return enlarged(pixels.transpose(1, 2, 0) if channels_first else pixels)
+    return coloured(pixels.transpose(1, 2, 0) if channels_first else pixels, enlarge)
 
 
 def _draw_posed(
@@ -119,11 +123,11 @@ def _draw_posed(
     return np.asarray(viewer.render())
 
 
-def enlarged(pixels: np.ndarray) -> np.ndarray:
-    """A picture [height, width, colours] in red, green and blue, larger in whole steps where it is small."""
+def coloured(pixels: np.ndarray, enlarge: bool) -> np.ndarray:
+    """A picture [height, width, colours] in red, green and blue; larger in whole steps where it is small, if that is wanted."""
     if pixels.shape[-1] not in (3, 4):
         pixels = np.repeat(pixels[..., -1:], 3, axis=-1)
-    factor = max(1, SHOWN_PIXELS // max(pixels.shape[:2]))
+    factor = max(1, SHOWN_PIXELS // max(pixels.shape[:2])) if enlarge else 1
     return np.ascontiguousarray(pixels[..., :3].repeat(factor, 0).repeat(factor, 1))
 
 

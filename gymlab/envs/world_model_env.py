@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.painting import Painter, painter_of
+from gymlab.envs.painting import SHOWN_STEPS, Painter, painter_of
 
 FRAMES_PER_SECOND = 15.0
 
@@ -74,12 +74,14 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         likeliest: bool = False,
         painter: Painter | None = None,
         render_mode: str | None = "rgb_array",
+        behind: gym.Env | None = None,
     ) -> None:
         """Make it; nothing is dreamt before `reset`.
 
         max_steps: steps after which a dream is cut off; the model alone ends one before.
         likeliest: what the model takes to be likeliest, instead of what it draws.
         painter: draws the observations (`envs/painting.py`).
+        behind: the environment that starts come from; it is closed with this one.
         """
         self.model = model
         self.observation_space = observation_space
@@ -88,16 +90,15 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         self.max_steps = max_steps
         self.likeliest = likeliest
         self.render_mode = render_mode
+        self._behind = behind
         self._painter = painter or painter_of(observation_space)
         self._state: Any = None
         self._seen: list[np.ndarray] = []
+        """Newest observations, as many as a picture shows."""
+        self.steps = 0
+        """Taken in the dream that is open."""
         self.start: Start | None = None
         """What the dream that is open began with."""
-
-    @property
-    def steps(self) -> int:
-        """Taken in the dream that is open."""
-        return max(0, len(self._seen) - 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -106,7 +107,7 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         super().reset(seed=seed)
         self.start = self.starts(self.np_random)
         self._state = self.model.dream_start(self.start)
-        self._seen = [np.array(self.start.observations[-1])]
+        self._seen, self.steps = [np.array(self.start.observations[-1])], 0
         return self._seen[-1].copy(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -115,8 +116,8 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
             raise gym.error.ResetNeeded("Cannot call env.step() before calling env.reset()")
         generator = None if self.likeliest else self.np_random
         self._state, dreamt = self.model.dream_step(self._state, np.asarray(action)[None], generator)
-        # A number of a Discrete space stays a number.
-        self._seen.append(dreamt.observation[0])
+        self._seen = [*self._seen[1 - SHOWN_STEPS :], dreamt.observation[0]]
+        self.steps += 1
         terminated = bool(dreamt.ended[0])
         truncated = not terminated and self.max_steps is not None and self.steps >= self.max_steps
         return self._seen[-1].copy(), float(dreamt.reward[0]), terminated, truncated, {}
@@ -126,3 +127,8 @@ class WorldModelEnv(gym.Env[np.ndarray, Any]):
         if self.render_mode is None or not self._seen:
             return None
         return self._painter(self._seen)
+
+    def close(self) -> None:
+        """Free what is behind it."""
+        if self._behind is not None:
+            self._behind.close()

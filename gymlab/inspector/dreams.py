@@ -60,7 +60,8 @@ def world_model(request: Request, run: str) -> Response:
     algorithm = run_config(request.run(run)).algo_id
     able = {name: {"dreams": has_world_model(name), "plans": makes_plans(name)} for name in workflow_names()}
     others = [name for name, ways in able.items() if any(ways.values())]
-    return json_response({"algorithm": algorithm, **able[algorithm], "able": others})
+    dreaming = [name for name, ways in able.items() if ways["dreams"]]
+    return json_response({"algorithm": algorithm, **able[algorithm], "able": others, "dreaming": dreaming})
 
 
 @route("GET", "/api/traces/{trace}/dream", query=("start", "horizon"))

@@ -15,7 +15,7 @@ from gymlab.engine.run import Run
 from gymlab.engine.trace import TraceStep
 from gymlab.inspector.frames import media_type, png
 from gymlab.inspector.loading import checkpoint_list, checkpoint_name, find_checkpoint, load_agent
-from gymlab.inspector.routes import HttpError, Inspector, Request, Response, download, json_response, route
+from gymlab.inspector.routes import Body, HttpError, Inspector, Request, Response, download, json_response, route
 from gymlab.inspector.traces import Trace, Traces, Wish
 from gymlab.metrics.video import VideoWriter
 
@@ -37,21 +37,17 @@ def checkpoints(request: Request, run: str) -> Response:
 @route("POST", "/api/traces")
 def start_trace(request: Request) -> Response:
     """Play an agent: {run, checkpoint, deterministic, seed, steps}; an equal wish gets the trace there is."""
-    body = request.body
-    if not isinstance(body, dict) or set(body) - {"run", "checkpoint", "deterministic", "seed", "steps"}:
-        raise HttpError(400, "A wish has run, checkpoint, deterministic, seed and steps, and nothing else.")
-    run = request.run(_text(body, "run", 128))
-    deterministic = body.get("deterministic", True)
-    if not isinstance(deterministic, bool):
-        raise HttpError(400, "deterministic is true or false.")
-    checkpoint = find_checkpoint(run, _text(body, "checkpoint", 64, "best"))
+    body = Body(request.body, ("run", "checkpoint", "deterministic", "seed", "steps"))
+    run = request.run(body.text("run", 128))
+    deterministic = body.flag("deterministic", True)
+    checkpoint = find_checkpoint(run, body.text("checkpoint", 64, "best"))
     wish = Wish(
         run.id,
         checkpoint_name(checkpoint),
         (checkpoint.path / "manifest.json").stat().st_mtime,
         deterministic,
-        _integer(body, "seed", 0, 0, LARGEST_SEED),
-        _integer(body, "steps", 500, 1, MOST_STEPS),
+        body.integer("seed", 0, low=0, high=LARGEST_SEED),
+        body.integer("steps", 500, low=1, high=MOST_STEPS),
     )
     inspector = request.inspector
     trace = traces_of(inspector).start(wish, lambda: load_agent(inspector, Run(run.dir), checkpoint))
@@ -282,17 +278,3 @@ def _place(text: str, count: int) -> int:
     if not re.fullmatch(r"\d{1,9}", text) or int(text) >= count:
         raise HttpError(404, f"There are {count} of them, counted from 0.")
     return int(text)
-
-
-def _text(body: dict[str, Any], name: str, longest: int, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str) or not 0 < len(value) <= longest:
-        raise HttpError(400, f"{name} is a text of at most {longest} characters.")
-    return value
-
-
-def _integer(body: dict[str, Any], name: str, default: int, low: int, high: int) -> int:
-    value = body.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise HttpError(400, f"{name} is a whole number from {low} to {high}.")
-    return value

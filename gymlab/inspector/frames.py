@@ -36,16 +36,9 @@ class Frames:
         place = self._seen.get(digest)
         if place is None:
             place = self._seen[digest] = len(self._blobs)
-            self._blobs.append(self._encode(pixels))
+            self._blobs.append(png(pixels) if self.lossless else encoded(pixels))
             self.nbytes += len(self._blobs[-1])
         self._places.append(place)
-
-    def _encode(self, pixels: np.ndarray) -> bytes:
-        if self.lossless or pixels.shape[0] * pixels.shape[1] <= MOST_PNG_PIXELS:
-            return png(pixels)
-        out = io.BytesIO()
-        Image.fromarray(pixels).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-        return out.getvalue()
 
     def blob(self, index: int) -> bytes:
         """The compressed picture, as it was stored."""
@@ -57,6 +50,15 @@ class Frames:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self.pixels(index) for index in range(len(self)))
+
+
+def encoded(pixels: np.ndarray) -> bytes:
+    """A picture as PNG; a large one as JPEG."""
+    if pixels.shape[0] * pixels.shape[1] <= MOST_PNG_PIXELS:
+        return png(pixels)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    return out.getvalue()
 
 
 def png(pixels: np.ndarray) -> bytes:

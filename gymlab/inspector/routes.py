@@ -31,6 +31,8 @@ FILES_READ = (
     "alerts.json",
     "changes.jsonl",
     "checkpoints",
+    "replay",
+    "videos",
 )
 """What handlers read of a run. None of them may be a link that leads out of it."""
 
@@ -144,6 +146,54 @@ class Request:
     def flag(self, name: str, default: bool = False) -> bool:
         """0 or 1."""
         return self.text(name, str(int(default)), choices=("0", "1")) == "1"
+
+
+class Body:
+    """What a POST sent as JSON: fields that are known, typed and bounded."""
+
+    def __init__(self, sent: Any, known: Sequence[str]) -> None:
+        if not isinstance(sent, dict) or set(sent) - set(known):
+            raise HttpError(400, f"A request has {', '.join(known)}, and nothing else.")
+        self.sent = sent
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.sent
+
+    def text(self, name: str, longest: int, default: str | None = None) -> str:
+        """A text that is not empty."""
+        value = self.sent.get(name, default)
+        if not isinstance(value, str) or not 0 < len(value) <= longest:
+            raise HttpError(400, f"{name} is a text of at most {longest} characters.")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """One of the choices; the first unless told."""
+        value = self.sent.get(name, choices[0])
+        if not isinstance(value, str) or value not in choices:
+            raise HttpError(400, f"{name} is one of {', '.join(choices)}.")
+        return value
+
+    def integer(self, name: str, default: int | None = None, *, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        value = self.sent.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise HttpError(400, f"{name} is a whole number from {low} to {high}.")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.sent.get(name, default)
+        if not isinstance(value, bool):
+            raise HttpError(400, f"{name} is true or false.")
+        return value
+
+    def texts(self, name: str, *, most: int, longest: int) -> list[str]:
+        """A list of texts, empty unless given."""
+        values = self.sent.get(name, [])
+        fitting = isinstance(values, list) and len(values) <= most
+        if not fitting or not all(isinstance(value, str) and 0 < len(value) <= longest for value in values):
+            raise HttpError(400, f"{name} are at most {most} texts of {longest} characters.")
+        return values
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ FILES = {
     "/static/style.css": ("style.css", STYLE),
     "/static/tabs.css": ("tabs.css", STYLE),
     "/static/episode.css": ("episode.css", STYLE),
+    "/static/play.css": ("play.css", STYLE),
     "/static/theme.js": ("theme.js", SCRIPT),
     "/static/app.js": ("app.js", SCRIPT),
     "/static/dom.js": ("dom.js", SCRIPT),
@@ -49,9 +50,12 @@ FILES = {
     "/static/agent.js": ("agent.js", SCRIPT),
     "/static/world_model.js": ("world_model.js", SCRIPT),
     "/static/plans.js": ("plans.js", SCRIPT),
+    "/static/play.js": ("play.js", SCRIPT),
+    "/static/play_stage.js": ("play_stage.js", SCRIPT),
+    "/static/play_keys.js": ("play_keys.js", SCRIPT),
 }
 """Every file that is served, by address: nothing else of the package is."""
-HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams", "plans")
+HANDLERS = ("runs", "curves", "changes", "episodes", "agents", "dreams", "plans", "play")
 """Modules of this package that register routes."""
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; object-src 'none'; "

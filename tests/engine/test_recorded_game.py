@@ -18,6 +18,19 @@ def entry(split, name, steps):
     return EpisodeEntry(split, "replay", name, steps, float(episode.rewards.sum()), "terminated", lambda: episode)
 
 
+class Film:
+    """Two small frames."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return np.full((50, 80, 3), index, np.uint8)
+
+    def close(self):
+        pass
+
+
 @pytest.fixture
 def game():
     with RecordedGame(CONFIG, [entry("test", "t0", 2), entry("train", "a", 3), entry("train", "b", 1)]) as game:
@@ -54,6 +67,15 @@ def test_from_one_to_the_next_and_back(game):
     assert game.entry.name == "b"
     assert sum(1 for _ in game.play(2)) == 3 + 4
     assert [episode.length for episode in game.finished[-2:]] == [2, 3]
+
+
+def test_pictures_of_one_size_make_a_film():
+    film = EpisodeEntry("test", "video", "film", None, None, "", lambda: SavedEpisode(frames=Film()))
+    with RecordedGame(CONFIG, [film, entry("train", "a", 1)], one_size=True) as game:
+        sizes = [game.frame().shape for _ in game.play(2)]
+    assert sizes == [(50, 80, 3)] * 4
+    with RecordedGame(CONFIG, [film, entry("train", "a", 1)]) as game:
+        assert [game.frame().shape for _ in game.play(2)] == [(50, 80, 3)] * 2 + [(400, 600, 3)] * 2
 
 
 def test_nothing_saved_is_said():

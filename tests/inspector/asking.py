@@ -3,12 +3,16 @@
 import importlib
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 
 import gymlab
 from gymlab.inspector.routes import Request, answer
 from gymlab.inspector.server import HANDLERS
+
+PLUGIN = str(Path(__file__).parent / "linear_world.py")
+"""A workflow with a world model."""
 
 for name in HANDLERS:
     importlib.import_module(f"gymlab.inspector.{name}")

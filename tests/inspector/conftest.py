@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from asking import PLUGIN
 
+import gymlab
 from gymlab.cli.main import main
 from gymlab.inspector.routes import Inspector, Request, answer
 from gymlab.inspector.server import HANDLERS, serve
@@ -92,6 +94,24 @@ def make_runs(place):
     (runs / "linked").symlink_to(place)
     (runs / ".hidden").mkdir()
     shutil.copy(runs / "lake" / "config.json", runs / ".hidden")
+
+
+@pytest.fixture(scope="session")
+def dreamers(tmp_path_factory):
+    """Two runs of a workflow with a world model: on vectors, and on pictures of two stacked frames."""
+    runs = tmp_path_factory.mktemp("dreamers")
+    short = {
+        "algo": "linear_world",
+        "runs_dir": runs,
+        "plugins": [PLUGIN],
+        "quiet": True,
+        "video": False,
+        "eval_episodes": 1,
+    }
+    gymlab.train("CartPole-v1", run_id="vectors", max_env_steps=800, n_envs=4, **short)
+    pixels = {"obs_type": "rgb", "grayscale_obs": True, "resize_obs": [16, 24], "frame_stack": 2, "latent_size": 16}
+    gymlab.train("CartPole-v1", run_id="pictures", max_env_steps=160, n_envs=2, n_steps=80, **pixels, **short)
+    return runs
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from asking import rows_apart
-from test_dreams import PLUGIN, dreamers  # noqa: F401
+from asking import PLUGIN, rows_apart
 
 import gymlab
 from gymlab.metrics.video import frame_count
@@ -207,7 +206,7 @@ def test_a_run_without_a_world_model_says_what_to_train(server, page):
 
 
 @pytest.fixture
-def dream_server(dreamers, start_server):  # noqa: F811
+def dream_server(dreamers, start_server):
     server = start_server(dreamers)
     server.inspector.plugins = (PLUGIN,)
     return server

@@ -1,10 +1,8 @@
 """World model: what a workflow's `imagine` gives is what the page shows, and others say what to train."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from asking import ask, played, told
+from asking import PLUGIN, ask, played, told
 
 import gymlab
 from gymlab.api import load_plugins
@@ -13,26 +11,6 @@ from gymlab.inspector.dreams import KINDS, recorded
 from gymlab.inspector.episodes import traces_of
 from gymlab.inspector.frames import decode
 from gymlab.inspector.routes import HttpError, Inspector
-
-PLUGIN = str(Path(__file__).parent / "linear_world.py")
-
-
-@pytest.fixture(scope="session")
-def dreamers(tmp_path_factory):
-    """Two runs of a workflow with a world model: on vectors, and on pictures of two stacked frames."""
-    runs = tmp_path_factory.mktemp("dreamers")
-    short = {
-        "algo": "linear_world",
-        "runs_dir": runs,
-        "plugins": [PLUGIN],
-        "quiet": True,
-        "video": False,
-        "eval_episodes": 1,
-    }
-    gymlab.train("CartPole-v1", run_id="vectors", max_env_steps=800, n_envs=4, **short)
-    pixels = {"obs_type": "rgb", "grayscale_obs": True, "resize_obs": [16, 24], "frame_stack": 2, "latent_size": 16}
-    gymlab.train("CartPole-v1", run_id="pictures", max_env_steps=160, n_envs=2, n_steps=80, **pixels, **short)
-    return runs
 
 
 @pytest.fixture

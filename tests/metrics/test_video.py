@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gymlab.errors import GymlabError
-from gymlab.metrics.video import VideoWriter, frame_count, read_frame, to_gif, video_size
+from gymlab.metrics.video import FrameReader, VideoWriter, frame_count, read_frame, to_gif, video_size
 
 
 def solid(height, width, value):
@@ -97,3 +97,19 @@ def test_a_gif_is_made_of_a_video(tmp_path):
     (tmp_path / "no.mp4").write_bytes(b"not a video")
     with pytest.raises(GymlabError, match="could not be made into a GIF"):
         to_gif(tmp_path / "no.mp4", tmp_path / "b.gif")
+
+
+def test_frames_are_read_when_they_are_asked_for_in_any_order(tmp_path, monkeypatch):
+    path = tmp_path / "a.mp4"
+    with VideoWriter(path) as video:
+        for value in range(0, 250, 25):
+            video.add(solid(16, 16, value))
+    monkeypatch.setattr(FrameReader, "KEPT", 3)
+    film = FrameReader(path)
+    assert len(film) == 10
+    # On, back within what is held, back beyond it, and on again.
+    for index in (0, 4, 3, 0, 9, 2):
+        assert film[index].mean() == pytest.approx(25 * index, abs=5)
+    with pytest.raises(IndexError, match="10 frames"):
+        film[10]
+    film.close()

@@ -5,9 +5,10 @@ import * as learning from "./learning.js";
 import * as episode from "./episode.js";
 import * as agent from "./agent.js";
 import * as worldModel from "./world_model.js";
+import * as play from "./play.js";
 import {element} from "./dom.js";
 
-const TABS = [runs, learning, episode, agent, worldModel];
+const TABS = [runs, learning, episode, agent, worldModel, play];
 const POLL_MILLISECONDS = 2000;
 const SERIES_COLOURS = 8;
 const TOAST_MILLISECONDS = 7000;

@@ -20,6 +20,7 @@ import numpy as np
 from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.engine.chunk_store import store_of
+from gymlab.engine.episodes import list_episodes, read_episode
 from gymlab.errors import CheckpointError
 from gymlab.metrics.video import FrameReader
 
@@ -58,7 +59,7 @@ class EpisodeEntry:
 
     split: Split
     source: str
-    """replay or video."""
+    """replay, kept or video."""
     name: str
     """What people know it by."""
     length: int | None
@@ -101,6 +102,19 @@ def from_videos(run: Run, agent: Agent) -> Iterator[EpisodeEntry]:
 
 def _film(path: Path) -> SavedEpisode:
     return SavedEpisode(frames=FrameReader(path))
+
+
+def from_kept_episodes(run: Run, agent: Agent) -> Iterator[EpisodeEntry]:
+    """The best and the last episodes, of a run with `keep_episodes`."""
+    for file in list_episodes(run.dir):
+        ending = "terminated" if file.terminated else "truncated"
+        name = f"{file.kind}, number {file.number} of epoch {file.epoch}"
+        yield EpisodeEntry(file.split, "kept", name, file.length, file.env_return, ending, partial(_kept, file.path))
+
+
+def _kept(path: Path) -> SavedEpisode:
+    episode = read_episode(path)
+    return SavedEpisode(episode.observations, episode.actions, episode.rewards)
 
 
 def from_sequence_replay(run: Run, agent: Agent) -> Iterator[EpisodeEntry]:
@@ -184,5 +198,5 @@ class RecordStream:
         return np.concatenate(pieces)
 
 
-SOURCES: list[Source] = [from_videos, from_sequence_replay]
+SOURCES: list[Source] = [from_kept_episodes, from_videos, from_sequence_replay]
 """Where episodes of a run are looked for. One more is a function with these two arguments, appended here."""

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+import gymlab
 from gymlab.buffers.chunk_files import ChunkFiles
 from gymlab.buffers.sequence import Field, Records, SequenceReplay
 from gymlab.engine.agent import load_best
@@ -44,6 +45,19 @@ def test_a_film_of_a_test_is_read_as_it_is_looked_at(dreaming_runs):
     with pytest.raises(IndexError):
         episode.frames[episode.steps + 1]
     episode.frames.close()
+
+
+def test_kept_episodes_are_listed_with_what_is_known_of_them(tmp_path):
+    run = gymlab.train(
+        "CartPole-v1:ppo", runs_dir=tmp_path, n_envs=2, n_steps=64, batch_size=64, max_env_steps=256, keep_episodes=1, quiet=True, video=False
+    )  # fmt: skip
+    kept = [entry for entry in saved_episodes(run, run.agent) if entry.source == "kept"]
+    assert {(entry.split, entry.name.partition(",")[0]) for entry in kept} >= {("train", "best"), ("train", "last")}
+    for entry in kept:
+        episode = entry.load()
+        assert episode.steps == entry.length == len(episode.actions)
+        assert episode.rewards.sum() == entry.env_return
+        assert entry.ending == "terminated"
 
 
 def test_records_are_read_across_chunks(tmp_path):

@@ -52,7 +52,7 @@ PARTS = {
 FULL = {"sequences": 32, "starts": 86, "warmup": 0, "repeats": 2}
 """The authors' batches."""
 FULL_PARTS = {"tokenizer": 4, "world_model": 1, "controller": 1}
-"""Batches whose gradients are added up for a full one: the tokenizer's in one piece takes 27 GB."""
+"""Batches whose gradients are added up for a full one: the tokenizer's in one piece would take about 27 GB."""
 DREAMS: dict[str, dict[str, Any]] = {
     "crafter": {"dreams": 5, "options": {}},
     "atari": {"dreams": 5, "options": {}},

@@ -48,9 +48,10 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
     for name in job["components"]:
         batch, view = batch_without_padding(workflow.samplers[name]), PhaseView("train", "online", 0, 0, 0, 0, None, {})
         update = partial(getattr(workflow, f"update_{name}"), batch, view)
-        spent = seconds_of(
-            update, job["warmup"], job["repeats"], begin=lambda: [part.clear() for part in watched.values()]
-        )
+        seconds_of(update, job["warmup"])
+        for seconds in watched.values():
+            seconds.clear()
+        spent = seconds_of(update, job["repeats"])
         learned = [p for group in workflow.optimizers[name].param_groups for p in group["params"]]
         found |= {name: statistics.median(spent), f"{name}/parameters": sum(p.numel() for p in learned)}
         inside = {part: sum(seconds.values()) for part, seconds in watched.items()}
@@ -81,13 +82,10 @@ def batch_without_padding(sampler: EpisodeSampler) -> SegmentBatch:
     return batch
 
 
-def seconds_of(call: Callable[[], Any], warmup: int, repeats: int, begin: Callable[[], Any]) -> list[float]:
-    """Seconds of each call after the warm-up, at whose end `begin` is called."""
-    for _ in range(warmup):
-        call()
-    begin()
+def seconds_of(call: Callable[[], Any], count: int) -> list[float]:
+    """Seconds of each of so many calls."""
     spent = []
-    for _ in range(repeats):
+    for _ in range(count):
         began = time.perf_counter()
         call()
         spent.append(time.perf_counter() - began)

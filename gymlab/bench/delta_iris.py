@@ -95,7 +95,7 @@ def measure_updates(plan: Plan, settings: dict[str, Any], *, beside_peer: bool) 
             line += [number(theirs.median(component)), times(ratios[name])]
         if beside_peer:
             faster = min((ratio for ratio in ratios.values() if ratio is not None), default=None)
-            checks.append(Check(f"{component}: authors' (the faster) / gymlab's, seconds an update", faster, GOAL))
+            checks.append(Check(f"{component}: authors' faster one / gymlab's", faster, GOAL))
         lines.append(line)
         spent = [f"{part} {percent(ours.median(f'{component}/{part}'))}" for part in PARTS[component]]
         shares.append([component, ", ".join(spent)])
@@ -149,7 +149,7 @@ def measure_dreams(plan: Plan, settings: dict[str, Any]) -> Section:
             for what in ("whole", "words")
             for key in ("with", "without", "ratio")
         }
-        checks.append(Check(f"{size}: dreams without / with the cache, seconds", ratio, DREAM_GOAL))
+        checks.append(Check(f"{size}: dreams without / with the cache", ratio, DREAM_GOAL))
         failed += failures(measured)
     title = "Dreams of {steps} steps behind 6 frames: seconds with the transformer's keys and values kept, and without, {threads} thread(s), {precision}"
     columns = ["size", "dreams", "with s", "without s", "faster", "words alone: with s", "without s", "faster"]

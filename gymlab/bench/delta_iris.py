@@ -190,7 +190,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="also a few updates of gymlab's at the authors' full batch sizes: minutes, and 9 GB of memory",
+        help="also a few updates of gymlab's at the authors' full batch sizes: minutes, and 10 GB of memory",
     )
     parser.add_argument(
         "--peer-source",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-BENCHES = ("ppo", "atari", "envs", "collect", "loader", "update", "dreamer", "tdmpc", "dreams")
+BENCHES = ("ppo", "atari", "envs", "collect", "loader", "update", "dreamer", "tdmpc", "dreams", "delta_iris")
 """Names of the benches; each is a module here with HELP, add_arguments(parser) and run_command(arguments) -> int."""
 
 

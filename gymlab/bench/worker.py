@@ -108,6 +108,20 @@ def dreams(job: dict[str, Any]) -> dict[str, Any]:
     return time_dreams(job)
 
 
+def delta_iris(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of an update of each component of Δ-IRIS."""
+    from gymlab.bench.delta_iris_updates import time_updates
+
+    return time_updates(job)
+
+
+def delta_iris_dreams(job: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of dreams of Δ-IRIS, with a cache and without."""
+    from gymlab.bench.delta_iris_dreams import time_dreams
+
+    return time_dreams(job)
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -120,6 +134,8 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "dreamer": dreamer,
     "tdmpc": tdmpc,
     "dreams": dreams,
+    "delta_iris": delta_iris,
+    "delta_iris_dreams": delta_iris_dreams,
 }
 
 

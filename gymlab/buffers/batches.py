@@ -41,6 +41,18 @@ def check_records(
             )
 
 
+def last_records(trajectory: Sequence[Records], length: int) -> dict[str, np.ndarray] | None:
+    """[B, length, ...] by field: the newest records of every environment that has so many; None where none has."""
+    steps: dict[int, list[dict[str, np.ndarray]]] = {}
+    for records in trajectory:
+        for row, env in enumerate(records.env.tolist()):
+            steps.setdefault(env, []).append({name: values[row] for name, values in records.values.items()})
+    rows = [row[-length:] for row in steps.values() if len(row) >= length]
+    if not rows:
+        return None
+    return {name: np.stack([[step[name] for step in row] for row in rows]) for name in rows[0][0]}
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceBatch:
     """B windows of T = context + length records."""

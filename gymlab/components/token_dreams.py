@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gymlab.buffers.batches import Records
 from gymlab.components.actors import ActionDistribution
 from gymlab.components.delta_tokenizer import DeltaTokenizer
-from gymlab.components.dreaming import HORIZONS, HeldOut
+from gymlab.components.dreaming import HeldOut
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.token_world_model import TokenDream, TokenWorldModel
 
@@ -80,17 +79,9 @@ class TokenDreams:
 
     # Sequences, as they were collected
 
-    def hold_out(self, records: Sequence[Records]) -> HeldOut | None:
-        """What the model makes of what every environment has just shown; None where that is too short for a dream."""
-        steps: dict[int, list[dict[str, np.ndarray]]] = {}
-        for record in records:
-            for row, env in enumerate(record.env.tolist()):
-                steps.setdefault(env, []).append({name: values[row] for name, values in record.values.items()})
-        seen, length = self.burn_in + 1, self.burn_in + 1 + HORIZONS[-1]
-        rows = [row[-length:] for row in steps.values() if len(row) >= length]
-        if not rows:
-            return None
-        values = {name: np.stack([[step[name] for step in row] for row in rows]) for name in rows[0][0]}
+    def hold_out(self, values: Mapping[str, np.ndarray]) -> HeldOut:
+        """What the model makes of records [B, T, ...] that it has not learned from, of which dreams see the first."""
+        seen = self.burn_in + 1
         begins = values["is_first"].copy()
         begins[:, 0] = False
         whole = ~np.logical_or.accumulate(begins, axis=1)[:, seen:]  # [B, T]

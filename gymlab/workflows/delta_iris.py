@@ -26,12 +26,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from gymlab.buffers.batches import last_records
 from gymlab.buffers.episodes import Episodes, SegmentBatch
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices
 from gymlab.components.delta_iris_config import COMPONENTS, DeltaIRISConfig
 from gymlab.components.delta_tokenizer import DeltaTokenizer
-from gymlab.components.dreaming import HeldOut
+from gymlab.components.dreaming import HORIZONS, HeldOut
 from gymlab.components.flat import count_parameters
 from gymlab.components.frame_actor import FrameActor, LSTMState
 from gymlab.components.observation_parts import ObservationParts
@@ -223,7 +224,8 @@ class DeltaIRIS(Workflow):
         if self.judged != self.context.counters.epoch:
             # What was just seen has not been learned from yet.
             self.judged = self.context.counters.epoch
-            self.held_out = self.dreams.hold_out(records)
+            newest = last_records(records, self.config.burn_in + 1 + HORIZONS[-1])
+            self.held_out = None if newest is None else self.dreams.hold_out(newest)
             metrics = {} if self.held_out is None else self.held_out.errors()
         return CollectResult(env_steps, steps, records, tuple(episodes), metrics)
 

@@ -31,7 +31,7 @@ def test_which_workflows_have_a_world_model(inspector):
     assert not issubclass(find_workflow("ppo"), WorldModel)
     found = told(inspector, "/api/runs/vectors/world_model")
     assert (found["dreams"], found["plans"]) == (True, False)
-    assert found["able"] == ["dreamer", "linear_world", "tdmpc", "tdmpc2", "world_models"]
+    assert found["able"] == ["delta_iris", "dreamer", "linear_world", "tdmpc", "tdmpc2", "world_models"]
 
 
 def test_a_dream_is_what_the_workflow_imagines(inspector, dreamers):

@@ -55,6 +55,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "first_env_steps": 2_000,
         "collect_epochs": 491,
         "max_epochs": 600,
+        "replay_size": 100_000,
     },
     "tiny": {
         "multiples": (1, 1),

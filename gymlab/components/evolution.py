@@ -18,11 +18,14 @@ import torch
 from torch import Tensor, nn
 
 STATE: dict[str, tuple[str, ...]] = {
-    "": ("sigma", "mean", "mean_old", "mean_old_old", "pc", "countiter", "countevals"),
+    "": ("sigma", "mean", "mean_old", "mean_old_old", "mean_after_tell", "pc", "countiter", "countevals"),
     "sm": ("C", "B", "D", "last_update", "count_tell", "count_eigen"),
-    "adapt_sigma": ("ps", "delta", "_ps_updated_iteration"),
+    "adapt_sigma": ("ps", "delta", "_ps_updated_iteration", "s"),
 }
-"""What of a CMAEvolutionStrategy, and of its parts, the next generations depend on; everything else follows from its options or only tells when to stop."""
+"""What of a CMAEvolutionStrategy, and of its parts, the next generations depend on; everything else follows from its options or only tells when to stop.
+
+Many weights get another rule for sigma than few: `s` is its memory, beside the two samples along the mean's last step that the next generation begins with.
+"""
 
 
 class Evolution:
@@ -100,6 +103,7 @@ class Evolution:
             for name in names:
                 value = getattr(owner, name, None)
                 state[f"{part}.{name}"] = value.copy() if isinstance(value, np.ndarray) else value
+        state["directions"] = [direction.copy() for direction in self._strategy.pop_injection_directions]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -114,6 +118,7 @@ class Evolution:
         # The strategy reads the sampler's matrices under names of its own.
         strategy.C, strategy.B, strategy.D = strategy.sm.C, strategy.sm.B, strategy.sm.D
         strategy.dC = np.diag(strategy.sm.C)
+        strategy.pop_injection_directions = [np.array(direction) for direction in state["directions"]]
         # It measures its own time from the first generation on, and only for people to read.
         strategy.timer = cma.utilities.utils.ElapsedWCTime()
         self.generator.bit_generator.state = state["generator"]

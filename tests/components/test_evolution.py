@@ -74,6 +74,21 @@ def test_a_resumed_evolution_is_the_same_bit_for_bit(generation: int, population
         np.testing.assert_array_equal(one.mean, other.mean)
 
 
+def test_many_weights_are_resumed_bit_for_bit_too() -> None:
+    """From 300 weights or so on, sigma follows two samples along the mean's last step."""
+    one = evolution(400, population=8)
+    for _ in range(3):
+        one.tell(-ill(one.ask()))
+    assert len(one.get_state()["directions"]) == 2
+    other = evolution(400, seed=9, population=8)
+    other.set_state(through_a_file(one.get_state()))
+    for _ in range(5):
+        np.testing.assert_array_equal(one.ask(), other.ask())
+        one.tell(-ill(one.ask()))
+        other.tell(-ill(other.ask()))
+        assert one.sigma == other.sigma
+
+
 def test_returns_are_made_large_and_the_mean_square_counts() -> None:
     """With equal returns the smallest weights win; the strategy moves to where returns are larger."""
     shrinking = evolution(5, l2=1.0, mean=np.full(5, 3.0))

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from gymlab.bench.measure import Repeats, failures, median_ratio
-from gymlab.bench.peer_environment import peer_python, peer_worker
+from gymlab.bench.peer_environment import check_peer_source, peer_python, peer_source_arguments, peer_worker
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent, scaled, times
 from gymlab.bench.show import show, show_arguments, status
-from gymlab.errors import GymlabError
 
 HELP = "updates of Δ-IRIS beside those of its authors' program, and dreams with and without a cache"
 PEER = "delta-iris"
 PEER_PACKAGES = ["einops==0.8.0", "numpy==2.4.6"]
 """What their networks need beside torch; einops as they name it."""
+REPOSITORY = "vmicheli/delta-iris"
+PEER_FILE = "src/models/world_model.py"
 PEER_DIRECTORY = Path(".venv-delta-iris")
 PEER_SCRIPT = Path(__file__).parent / "peers" / "delta_iris_peer.py"
 PRECISIONS = ("as written", "32-true")
@@ -192,29 +193,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also a few updates of gymlab's at the authors' full batch sizes: minutes, and 10 GB of memory",
     )
-    parser.add_argument(
-        "--peer-source",
-        type=Path,
-        metavar="DIR",
-        help="a clone of github.com/vmicheli/delta-iris, to be measured beside gymlab",
-    )
-    parser.add_argument(
-        "--peer-env",
-        type=Path,
-        default=PEER_DIRECTORY,
-        metavar="DIR",
-        help=f"virtual environment for it, made when missing (default {PEER_DIRECTORY})",
-    )
+    peer_source_arguments(parser, REPOSITORY, PEER_DIRECTORY)
     show_arguments(parser)
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run and print; 1 when `--check` is given and a goal was missed."""
     source: Path | None = arguments.peer_source
-    if source is not None and not (source / "src" / "models" / "world_model.py").is_file():
-        raise GymlabError(
-            f"--peer-source: {source} has no src/models/world_model.py. Give a clone of github.com/vmicheli/delta-iris."
-        )
+    check_peer_source(source, REPOSITORY, PEER_FILE)
     settings = {name: getattr(arguments, name) for name in ("sequences", "starts", "threads", "precision")}
     settings["repeats"] = arguments.steps
     command = (

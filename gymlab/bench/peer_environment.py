@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import subprocess
@@ -37,6 +38,29 @@ def peer_worker(peer: str, python: Path, script: Path) -> Worker:
         return run_worker(job, timeout, [str(python), "-P", str(script), json.dumps(job)])
 
     return run
+
+
+def peer_source_arguments(parser: argparse.ArgumentParser, repository: str, directory: Path) -> None:
+    """Options of a peer that is no package: a clone of its repository, and an environment for it."""
+    parser.add_argument(
+        "--peer-source",
+        type=Path,
+        metavar="DIR",
+        help=f"a clone of github.com/{repository}, to be measured beside gymlab",
+    )
+    parser.add_argument(
+        "--peer-env",
+        type=Path,
+        default=directory,
+        metavar="DIR",
+        help=f"virtual environment for it, made when missing (default {directory})",
+    )
+
+
+def check_peer_source(source: Path | None, repository: str, file: str) -> None:
+    """An error for a folder that is no clone of the repository, told by a file that it has."""
+    if source is not None and not (source / file).is_file():
+        raise GymlabError(f"--peer-source: {source} has no {file}. Give a clone of github.com/{repository}.")
 
 
 def _run(packages: Sequence[str], *command: str) -> None:

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from gymlab.bench.measure import failures, median_ratio
-from gymlab.bench.peer_environment import peer_python, peer_worker
+from gymlab.bench.peer_environment import check_peer_source, peer_python, peer_source_arguments, peer_worker
 from gymlab.bench.plan import Plan
 from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent, times
 from gymlab.bench.show import show, show_arguments, status
-from gymlab.errors import GymlabError
 
 HELP = "a plan and an update of TD-MPC2, beside those of its authors' program"
 PEER = "tdmpc2"
 PEER_PACKAGES = ["tensordict==0.15.3", "pyyaml==6.0.3"]
+REPOSITORY = "nicklashansen/tdmpc2"
+PEER_FILE = "tdmpc2/tdmpc2.py"
 PEER_DIRECTORY = Path(".venv-tdmpc2")
 PEER_SCRIPT = Path(__file__).parent / "peers" / "tdmpc2_peer.py"
 SIZES = {"1m": 1, "5m": 5, "19m": 19, "48m": 48}
@@ -96,29 +97,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", default="32-true", choices=["32-true", "bf16-mixed"], help="gymlab's precision (default 32-true)"
     )
-    parser.add_argument(
-        "--peer-source",
-        type=Path,
-        metavar="DIR",
-        help="a clone of github.com/nicklashansen/tdmpc2, to be measured beside gymlab",
-    )
-    parser.add_argument(
-        "--peer-env",
-        type=Path,
-        default=PEER_DIRECTORY,
-        metavar="DIR",
-        help=f"virtual environment for it, made when missing (default {PEER_DIRECTORY})",
-    )
+    peer_source_arguments(parser, REPOSITORY, PEER_DIRECTORY)
     show_arguments(parser)
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run and print; 1 when `--check` is given and a goal was missed."""
     source: Path | None = arguments.peer_source
-    if source is not None and not (source / "tdmpc2" / "tdmpc2.py").is_file():
-        raise GymlabError(
-            f"--peer-source: {source} has no tdmpc2/tdmpc2.py. Give a clone of github.com/nicklashansen/tdmpc2."
-        )
+    check_peer_source(source, REPOSITORY, PEER_FILE)
     settings = {"threads": arguments.threads, "precision": arguments.precision, "repeats": arguments.steps}
     command = (
         f"gymlab bench tdmpc --repeats {arguments.repeats} --steps {arguments.steps} --threads {arguments.threads}"

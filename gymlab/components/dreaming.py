@@ -92,6 +92,24 @@ class HeldOut:
         return {f"dream_{key}": map(side_by_side, *values) for key, *values in self.longest() if key != VECTOR}
 
 
+class ShowsDreams:
+    """Pictures and films for a workflow that says which dreams they are of."""
+
+    def dreams_held_out(self) -> HeldOut | None:
+        """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""
+        return None
+
+    def pictures(self) -> dict[str, Callable[[Path], Any]]:
+        """A dream beside the truth, for each image and for the vector."""
+        held_out = self.dreams_held_out()
+        return {} if held_out is None else held_out.pictures()
+
+    def films(self) -> dict[str, Iterator[np.ndarray]]:
+        """Dreams of images: truth, reconstruction and dream side by side."""
+        held_out = self.dreams_held_out()
+        return {} if held_out is None else held_out.films()
+
+
 class Passing:
     """While it is entered, gradients go through these modules and not into them."""
 

@@ -166,6 +166,8 @@ def bind_workflow(
 ) -> Workflow:
     """The workflow of a config, initialised: with an environment to train, without one only to act."""
     workflow_class = find_workflow(config.algo_id)
+    if workflow_class.one_process and fabric.world_size > 1:
+        raise ConfigError(f"devices: {config.algo_id} trains in one process. Set devices: 1.")
     config = bind_dimensions(config, observation=flatdim(observation_space), action=flatdim(action_space))
     counters = counters or Counters()
     context = WorkflowContext(

@@ -11,6 +11,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -83,6 +84,12 @@ class PhaseView:
     """Environment steps left in the phase or the budget, whichever is less; None without a limit. `collect` takes no more."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def steps(self, wanted: int, num_envs: int) -> int:
+        """How many of the steps wanted in each environment the phase has left; at least one."""
+        if self.remaining_env_steps is None:
+            return wanted
+        return max(1, min(wanted, self.remaining_env_steps // num_envs))
+
 
 @dataclass(frozen=True, slots=True)
 class CollectResult:
@@ -137,6 +144,11 @@ class WorkflowContext:
     """Optimizer factories of a composed experiment, by name."""
     stop_requested: Callable[[], bool] = lambda: False
     """Whether the run was asked to stop: a `collect` that takes long may return early, with `interrupted`."""
+
+    def make_buffer(self, name: str, default: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """A buffer of what only the workflow knows; the kind and the options that an experiment sets under `buffers` win."""
+        named = self.buffers.get(name, partial(default))
+        return named.func(*given, **{**options, **named.keywords})
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +280,8 @@ class Workflow(ABC):
     Config: ClassVar[type[Config]] = Config
     phases: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "train", "type": "online"},)
     """Curriculum of an experiment that names none."""
+    one_process: ClassVar[bool] = False
+    """Whether it trains in one process only."""
 
     def __init__(self, context: WorkflowContext) -> None:
         self.context = context

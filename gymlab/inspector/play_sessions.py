@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Lock, Timer
 from typing import Any, Literal, TypeVar
@@ -186,14 +187,13 @@ class PlaySessions:
     def start(self, run: Run, agent: Agent, wish: PlayWish) -> PlaySession:
         """Open a game at its first episode; called by the playing thread."""
         game = _game(run, agent, wish)
-        try:
+        with ExitStack() as when_it_fails:
+            when_it_fails.callback(game.close)
             controls = controls_of(game.env.action_space, game.labels, game.config.env_id) if game.by_hand else None
             count = int(np.prod(game.env.observation_space.shape or (1,)))
             session = PlaySession(secrets.token_hex(6), wish, game, controls, entry_names(agent.config, count))
             session.begin()
-        except BaseException:
-            game.close()
-            raise
+            when_it_fails.pop_all()
         with self._lock:
             self._open[session.id] = session
             spare = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - MOST_SESSIONS)]

@@ -131,6 +131,7 @@ class BraxPPO(Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = BraxPPOConfig
+    one_process: ClassVar[bool] = True
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "brax_ppo", "type": "online", "hooks": ["collect", "update_controller"]},
     )
@@ -191,8 +192,6 @@ class BraxPPO(Workflow):
             raise ConfigError(
                 "normalize_obs: static needs bounds, which Brax's observations have none of. Use rolling or off."
             )
-        if self.context.fabric is not None and self.context.fabric.world_size > 1:
-            raise ConfigError("devices: brax_ppo runs in one process. Set devices: 1.")
 
     @property
     def _seed(self) -> int:

@@ -17,8 +17,7 @@ Each component learns from segments of episodes, those that it has seen seldom f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices
 from gymlab.components.delta_iris_config import COMPONENTS, DeltaIRISConfig
 from gymlab.components.delta_tokenizer import DeltaTokenizer
-from gymlab.components.dreaming import HORIZONS, HeldOut
+from gymlab.components.dreaming import HORIZONS, HeldOut, ShowsDreams
 from gymlab.components.flat import count_parameters
 from gymlab.components.frame_actor import FrameActor, LSTMState
 from gymlab.components.observation_parts import ObservationParts
@@ -71,10 +70,11 @@ class Segment(NamedTuple):
 
 
 @register_workflow("delta_iris")
-class DeltaIRIS(Workflow):
+class DeltaIRIS(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = DeltaIRISConfig
+    one_process: ClassVar[bool] = True
     config: DeltaIRISConfig
     hyperparameters: Any
 
@@ -86,8 +86,6 @@ class DeltaIRIS(Workflow):
     def initialize(self) -> None:
         """Networks; with an environment also optimisers, episodes and the collector."""
         context, config = self.context, self.config
-        if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError("devices: delta_iris trains in one process. Set devices: 1.")
         if not isinstance(context.action_space, spaces.Discrete):
             raise ConfigError(f"delta_iris chooses among actions, and {config.env_id} takes {context.action_space}.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
@@ -135,7 +133,7 @@ class DeltaIRIS(Workflow):
         self.optimizers = {name: make_optimizer(self.modules[name], decay) for name, decay in decays.items()}
         fields = record_fields(self.parts.shapes, self.actions.size)
         options: dict[str, Any] = {"capacity": config.replay_size, "on_disk": config.replay_on_disk}
-        self.episodes = Episodes(fields, environment.num_envs, **options)
+        self.episodes = self.context.make_buffer("episodes", Episodes, fields, environment.num_envs, **options)
         sizes = {
             "tokenizer": (config.tokenizer_batch, config.tokenizer_length, True),
             # Of the step after the last only reward, ending and words of its frame are learned.
@@ -213,9 +211,7 @@ class DeltaIRIS(Workflow):
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """collect_steps in each environment; with `actions: random` in the phase, at random."""
-        environment, steps = self.context.train_environment, self.config.collect_steps
-        if phase.remaining_env_steps is not None:
-            steps = max(1, min(steps, phase.remaining_env_steps // environment.num_envs))
+        steps = phase.steps(self.config.collect_steps, self.context.train_environment.num_envs)
         for sampler in self.samplers.values():
             sampler.frozen = phase.options.get("counts") is False
         act = self._act_at_random if phase.options.get("actions") == "random" else self._act_and_remember
@@ -386,13 +382,9 @@ class DeltaIRIS(Workflow):
         state, *found = self.dreams.step(state, action, generator)
         return state, DreamStep(*found)
 
-    def pictures(self) -> dict[str, Callable[[Path], Any]]:
-        """A dream beside the truth."""
-        return {} if self.held_out is None else self.held_out.pictures()
-
-    def films(self) -> dict[str, Iterator[np.ndarray]]:
-        """The same as a film: truth, reconstruction and dream side by side."""
-        return {} if self.held_out is None else self.held_out.films()
+    def dreams_held_out(self) -> HeldOut | None:
+        """Of the epoch's first steps."""
+        return self.held_out
 
     # Saving and telling
 

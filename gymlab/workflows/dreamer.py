@@ -19,9 +19,7 @@ The versions are presets of one program (components/dreamer_config.py); docs/alg
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +39,7 @@ from gymlab.components.dreaming import (
     Dreamt,
     HeldOut,
     Passing,
+    ShowsDreams,
     calibration,
     hold_out,
     time_first,
@@ -63,14 +62,15 @@ from gymlab.engine.workflow import (
     Workflow,
     register_workflow,
 )
-from gymlab.errors import ConfigError, NonFiniteError
+from gymlab.errors import NonFiniteError
 
 
 @register_workflow("dreamer")
-class Dreamer(Workflow):
+class Dreamer(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = DreamerConfig
+    one_process: ClassVar[bool] = True
     config: DreamerConfig
     hyperparameters: Any
 
@@ -82,8 +82,6 @@ class Dreamer(Workflow):
     def initialize(self) -> None:
         """Networks; with an environment also optimisers, replay and the collector."""
         context, config = self.context, self.config
-        if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError("devices: dreamer trains in one process. Set devices: 1.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.actions = action_distribution(context.action_space, config.continuous_actor, config.actor_unimix)
         self.through_model = config.actor_gradient == "dynamics" or (
@@ -121,17 +119,11 @@ class Dreamer(Workflow):
             latents["latent/deter"] = Field((config.deter,), np.dtype(np.float16))
             latents["latent/stoch"] = Field(packed.shape, packed.dtype)
         fields = record_fields(self.parts.shapes, self.actions.size)
-        options: dict[str, Any] = {
-            "capacity": config.replay_size,
-            "batch_size": config.batch_size,
-            "length": config.batch_length,
-        }
-        options |= {"context": config.replay_context, "latents": latents, "online": config.online_queue}
+        options: dict[str, Any] = {"capacity": config.replay_size, "batch_size": config.batch_size, "latents": latents}
+        options |= {"length": config.batch_length, "context": config.replay_context, "online": config.online_queue}
         options |= {"held_out": config.held_out, "on_disk": config.replay_on_disk}
-        # What an experiment sets under `buffers` wins: chunk, least, prefetch and what has a field here too.
-        named = context.buffers.get("replay", partial(SequenceReplay))
-        make, options = named.func, {**options, **named.keywords}
-        self.replay = make(fields, environment.num_envs, self.generators["replay"], **options)
+        given = (fields, environment.num_envs, self.generators["replay"])
+        self.replay = context.make_buffer("replay", SequenceReplay, *given, **options)
         if config.dataset is not None:
             open_dataset(config.dataset).fill(self.replay, self.actions.from_environment, self.parts.split)
         self.collector = SequenceCollector(
@@ -180,10 +172,7 @@ class Dreamer(Workflow):
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """collect_steps in each environment; with `actions: random` in the phase, at random."""
-        environment = self.context.train_environment
-        steps = self.config.collect_steps
-        if phase.remaining_env_steps is not None:
-            steps = max(1, min(steps, phase.remaining_env_steps // environment.num_envs))
+        steps = phase.steps(self.config.collect_steps, self.context.train_environment.num_envs)
         self.at_random = phase.options.get("actions") == "random"
         records, episodes, env_steps = self.collector.collect(self._act_and_remember, steps)
         return CollectResult(env_steps=env_steps, vec_steps=steps, trajectory=records, episodes=tuple(episodes))
@@ -458,7 +447,7 @@ class Dreamer(Workflow):
         ended = lives < 0.5 * self.hyperparameters.gamma
         return state, DreamStep(observation, reward * self.config.reward_unit, ended)
 
-    def _held_out(self) -> HeldOut | None:
+    def dreams_held_out(self) -> HeldOut | None:
         """Sequences that were never trained on, seen up to a point and dreamt from there; None as long as there are none."""
         batch = self.replay.held_out_batch(HELD_OUT_ROWS)
         if batch is None:
@@ -471,18 +460,8 @@ class Dreamer(Workflow):
         if self.judged == self.context.counters.epoch:
             return {}
         self.judged = self.context.counters.epoch
-        held_out = self._held_out()
+        held_out = self.dreams_held_out()
         return {} if held_out is None else held_out.errors()
-
-    def pictures(self) -> dict[str, Callable[[Path], Any]]:
-        """A dream beside the truth, for each image and for the vector."""
-        held_out = self._held_out()
-        return {} if held_out is None else held_out.pictures()
-
-    def films(self) -> dict[str, Iterator[np.ndarray]]:
-        """Dreams of images: truth, reconstruction and dream side by side."""
-        held_out = self._held_out()
-        return {} if held_out is None else held_out.films()
 
     def get_state(self) -> dict[str, Any]:
         """Generators, what the collecting agent remembers, and where its environments are."""

@@ -204,9 +204,7 @@ class PPO(Workflow):
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """One rollout with the current policy: n_steps in each environment, fewer where the budget ends before."""
-        length = self.config.n_steps
-        if phase.remaining_env_steps is not None:
-            length = max(1, min(length, phase.remaining_env_steps // self.context.train_environment.num_envs))
+        length = phase.steps(self.config.n_steps, self.context.train_environment.num_envs)
         if self.collector.reward_normalizer is not None:
             self.collector.reward_normalizer.gamma = self.hyperparameters.gamma
         collected = self.collector.collect(length)

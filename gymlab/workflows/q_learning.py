@@ -53,6 +53,7 @@ class QLearning(Workflow):
     """The algorithm."""
 
     Config: ClassVar[type[Config]] = QLearningConfig
+    one_process: ClassVar[bool] = True
     phases: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "q_learning", "type": "online", "hooks": ["collect"]},)
     config: QLearningConfig
     hyperparameters: Any
@@ -68,8 +69,6 @@ class QLearning(Workflow):
             raise ConfigError(
                 "normalize_obs, normalize_reward: a table needs neither. Set normalize_obs: off and normalize_reward: false."
             )
-        if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError("devices: q_learning learns in one table in one process. Set devices: 1.")
         self.first_action = int(context.action_space.start)
         self.table = QTable(
             context.observation_space,
@@ -104,9 +103,7 @@ class QLearning(Workflow):
     def collect(self, phase: PhaseView) -> CollectResult:
         """n_steps in each environment, fewer where the budget ends before; each step is learned from before the next is taken."""
         environment, table, hp = self.context.train_environment, self.table, self.hyperparameters
-        length = self.config.n_steps
-        if phase.remaining_env_steps is not None:
-            length = max(1, min(length, phase.remaining_env_steps // environment.num_envs))
+        length = phase.steps(self.config.n_steps, environment.num_envs)
         if not self.started:
             environment.reset()
             self.started = True

@@ -74,6 +74,7 @@ class TDMPC2(Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = TDMPC2Config
+    one_process: ClassVar[bool] = True
     config: TDMPC2Config
     hyperparameters: Any
 
@@ -91,8 +92,6 @@ class TDMPC2(Workflow):
     def initialize(self) -> None:
         """Networks and planner; with an environment also optimisers, replay and the collector."""
         context, config = self.context, self.config
-        if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError(f"devices: {config.algo_id} trains in one process. Set devices: 1.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.first = config.version == "v1"
         self.actions = action_distribution(
@@ -149,7 +148,8 @@ class TDMPC2(Workflow):
         kind: type[SequenceReplay] = SequenceReplay
         if config.prioritised:
             kind, options = PrioritisedReplay, {**options, "alpha": config.priority_alpha, "beta": config.priority_beta}
-        self.replay = kind(fields, environment.num_envs, self.generators["replay"], **options)
+        given = (fields, environment.num_envs, self.generators["replay"])
+        self.replay = self.context.make_buffer("replay", kind, *given, **options)
         to_environment = self.actions.to_environment
         self.collector = SequenceCollector(environment, self.parts.split, to_environment, self.actions.size, {})
         self.memory = self.initial_state(environment.num_envs)

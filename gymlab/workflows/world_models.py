@@ -30,7 +30,7 @@ from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.code_dreams import CodeDreams
 from gymlab.components.dream_trials import dream_returns
-from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut
+from gymlab.components.dreaming import HELD_OUT_ROWS, HORIZONS, HeldOut, ShowsDreams
 from gymlab.components.evolution import Elite, Evolution, Trial, draw_generations
 from gymlab.components.flat import count_parameters
 from gymlab.components.linear_controllers import LinearControllers, action_map
@@ -72,10 +72,11 @@ class Memory(NamedTuple):
 
 
 @register_workflow("world_models")
-class WorldModels(Workflow):
+class WorldModels(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = WorldModelsConfig
+    one_process: ClassVar[bool] = True
     config: WorldModelsConfig
     hyperparameters: Any
 
@@ -87,8 +88,6 @@ class WorldModels(Workflow):
     def initialize(self) -> None:
         """V, M and the elite C; with an environment also optimisers, replay and evolution."""
         context, config = self.context, self.config
-        if context.fabric is not None and context.fabric.world_size > 1:
-            raise ConfigError("devices: world_models trains in one process. Set devices: 1.")
         self.parts = ObservationParts(context.observation_space, context.raw_observation_space)
         self.actions = action_map(
             context.action_space, config.action_map, config.threshold_actions, config.action_hold, config.action_drift
@@ -127,10 +126,8 @@ class WorldModels(Workflow):
         # A sequence of T steps has T + 1 records: the last is only expected.
         options |= {"length": config.batch_length + 1, "context": 0, "online": False}
         options |= {"held_out": config.held_out, "on_disk": config.replay_on_disk}
-        named = self.context.buffers.get("replay", partial(SequenceReplay))
-        make, options = named.func, {**options, **named.keywords}
-        fields = record_fields(self.parts.shapes, self.actions.size)
-        self.replay = make(fields, environment.num_envs, self.generators["replay"], **options)
+        given = (record_fields(self.parts.shapes, self.actions.size), environment.num_envs, self.generators["replay"])
+        self.replay = self.context.make_buffer("replay", SequenceReplay, *given, **options)
         self.collector = SequenceCollector(
             environment, self.parts.split, self.actions.to_environment, self.actions.size, {}
         )
@@ -225,7 +222,7 @@ class WorldModels(Workflow):
 
     def collect(self, phase: PhaseView) -> CollectResult:
         """n_steps in each environment: at random, or with `actions: controller` in the phase by the elite."""
-        steps = self._steps(phase)
+        steps = phase.steps(self.config.n_steps, self.context.train_environment.num_envs)
         if self.on_trial:
             # Evolution has used the environments since; what it has not finished it begins again.
             self.trial, self.on_trial = None, False
@@ -233,13 +230,6 @@ class WorldModels(Workflow):
         act = self._act_by_elite if phase.options.get("actions") == "controller" else self._act_at_random
         records, episodes, env_steps = self.collector.collect(act, steps)
         return CollectResult(env_steps=env_steps, vec_steps=steps, trajectory=records, episodes=tuple(episodes))
-
-    def _steps(self, phase: PhaseView) -> int:
-        """Steps in each environment of one call, no more than the phase has left."""
-        steps = self.config.n_steps
-        if phase.remaining_env_steps is not None:
-            steps = max(1, min(steps, phase.remaining_env_steps // self.context.train_environment.num_envs))
-        return steps
 
     def _act_at_random(
         self, parts: Mapping[str, np.ndarray], is_first: np.ndarray, mask: np.ndarray | None
@@ -334,7 +324,7 @@ class WorldModels(Workflow):
         weights = torch.from_numpy(trial.weights).float().to(self.context.device)
         episodes: list[Episode] = []
         env_steps = vec_steps = 0
-        for _ in range(self._steps(phase)):
+        for _ in range(phase.steps(self.config.n_steps, environment.num_envs)):
             if trial.finished:
                 break
             parts = self.parts.split(environment.observation)
@@ -455,10 +445,14 @@ class WorldModels(Workflow):
         whole = np.logical_and.accumulate(~is_first[seen:].cpu().numpy())
         return HeldOut({key: truth}, {key: reconstruction}, {key: dream}, whole)
 
+    def dreams_held_out(self) -> HeldOut | None:
+        """Of sequences that M was not trained on."""
+        batch = self.replay.held_out_batch(HELD_OUT_ROWS)
+        return None if batch is None else self._held_out(batch)
+
     def pictures(self) -> dict[str, Callable[[Path], Any]]:
         """A dream beside the truth, and the returns of the generations."""
-        batch = self.replay.held_out_batch(HELD_OUT_ROWS)
-        drawn = {} if batch is None else self._held_out(batch).pictures()
+        drawn = super().pictures()
         if self.history:
             drawn["Returns by generation"] = partial(draw_generations, history=self.history)
         return drawn

@@ -1,12 +1,17 @@
 """From a config to a session: composed components, dimensions, hooks and buffers that must exist."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import gymnasium as gym
 import pytest
 import torch
 from torch import nn
 
 from gymlab.api import resolve
 from gymlab.config.targets import COMPONENTS
-from gymlab.engine.setup import _check_buffer, make_fabric, prepare
+from gymlab.engine.setup import _check_buffer, bind_workflow, make_fabric, prepare
+from gymlab.engine.workflow import PhaseView
 from gymlab.errors import ConfigError
 
 SMALL = {"max_env_steps": 64, "n_envs": 2, "n_steps": 16, "batch_size": 16}
@@ -39,6 +44,20 @@ def test_optimizers_are_bound_to_the_parameters():
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.param_groups[0]["lr"] == 0.5
     made.close()
+
+
+@pytest.mark.parametrize(("algorithm", "refused"), [("dreamer", True), ("q_learning", True), ("ppo", False)])
+def test_an_algorithm_of_one_process_refuses_several(algorithm, refused):
+    config = resolve("FrozenLake-v1", algo=algorithm, max_env_steps=64).config
+    several = SimpleNamespace(world_size=2, global_rank=0, device=torch.device("cpu"))
+    spaces = (gym.spaces.Discrete(16), gym.spaces.Discrete(4))
+    with pytest.raises(ConfigError, match=f"{algorithm} trains in one process") if refused else nullcontext():
+        bind_workflow(config, *spaces, several)
+
+
+@pytest.mark.parametrize(("left", "steps"), [(None, 16), (1000, 16), (20, 5), (3, 1)])
+def test_a_phase_gives_no_more_steps_than_it_has_left(left, steps):
+    assert PhaseView("p", "online", 0.0, 0, 0, 0, left).steps(16, num_envs=4) == steps
 
 
 def phases(**fields):

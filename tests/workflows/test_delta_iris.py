@@ -147,6 +147,12 @@ def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow):
     assert metrics["controller/length"].item() == 0
 
 
+def test_what_an_experiment_says_of_its_episodes_wins():
+    made = session(buffers={"episodes": {"_target_": "episodes", "_partial_": True, "capacity": 640}})
+    assert made.workflow.episodes.capacity == 640
+    made.close()
+
+
 def test_draws_of_the_first_epoch_do_not_count(workflow):
     workflow.collect(FIRST)
     assert all(sampler.frozen for sampler in workflow.samplers.values())

@@ -287,6 +287,9 @@ def test_pictures_are_learned_encoded_and_expected() -> None:
     assert metrics["world_model/held_out_nll"] == metrics["world_model/untrained_nll"]
     assert {"loss/nll", "loss/reward", "loss/end"} <= metrics.keys()
     assert {"Dream of image"} == workflow.pictures().keys()
+    frame = next(workflow.films()["dream_image"])
+    assert frame.dtype == np.uint8
+    assert frame.shape[1] > frame.shape[0], "truth, reconstruction and dream stand side by side"
 
 
 def test_encoding_stops_when_it_is_asked_to_and_goes_on() -> None:

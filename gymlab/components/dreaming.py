@@ -206,20 +206,23 @@ def side_by_side(*images: np.ndarray) -> np.ndarray:
 
 
 def draw_dream(path: Path, shown: Sequence[np.ndarray]) -> Path:
-    """Truth, reconstruction and dream [T, ...] over time: rows of pictures, or lines of the first dimensions of a vector."""
+    """Truth, reconstruction and dream [T, ...] over time: rows of pictures with what differs, or lines of the first dimensions of a vector."""
     from matplotlib.figure import Figure
 
-    truth = shown[0]
+    truth, reconstruction, dream = shown
     if truth.ndim == 4:
+        rows = [("truth", truth)]
+        for name, guess in (("reconstruction", reconstruction), ("dream", dream)):
+            rows += [(name, guess), ("difference", np.abs(guess - truth.astype(np.float32)))]
         steps = np.unique(np.linspace(0, len(truth) - 1, min(MOST_PICTURES, len(truth))).round().astype(int))
-        figure = Figure(figsize=(1.3 * len(steps), 4.2), layout="constrained")
-        rows = figure.subplots(3, 1)
-        for axis, name, images in zip(rows, NAMES, shown, strict=True):
+        figure = Figure(figsize=(1.3 * len(steps), 7.0), layout="constrained")
+        axes = figure.subplots(len(rows), 1)
+        for axis, (name, images) in zip(axes, rows, strict=True):
             axis.imshow(side_by_side(*images[steps]), interpolation="nearest")
             axis.set(yticks=[], ylabel=name)
             width = truth.shape[-1]
             axis.set_xticks([width * (k + 0.5) for k in range(len(steps))], [str(step + 1) for step in steps])
-        rows[-1].set_xlabel("steps into the dream")
+        axes[-1].set_xlabel("steps into the dream")
     else:
         count = min(MOST_LINES, truth.shape[1])
         figure = Figure(figsize=(8, 1.4 * count + 0.6), layout="constrained")

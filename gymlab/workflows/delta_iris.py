@@ -34,6 +34,7 @@ from gymlab.components.delta_tokenizer import DeltaTokenizer
 from gymlab.components.dreaming import HORIZONS, HeldOut, ShowsDreams
 from gymlab.components.flat import count_parameters
 from gymlab.components.frame_actor import FrameActor, LSTMState
+from gymlab.components.known_words import KnownWords
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
 from gymlab.components.td_returns import lambda_return
@@ -52,6 +53,9 @@ from gymlab.engine.workflow import (
 )
 from gymlab.errors import ConfigError, NonFiniteError
 
+FOUND_AT_ONCE = 128
+"""Steps whose words are found together: what the encoder makes of them stays small."""
+
 Losses = tuple[dict[str, Tensor], dict[str, Tensor]]
 """Losses by name, and metrics."""
 
@@ -67,6 +71,8 @@ class Segment(NamedTuple):
     is_terminal: Tensor
     mask: Tensor
     """Whether a step is real."""
+    words: Tensor
+    """[B, L - 1, K] of the steps to all frames but the first, 0 to and from padding; for the tokenizer, which makes them, [B, 0]."""
 
 
 @register_workflow("delta_iris")
@@ -102,6 +108,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
         for module in self.modules.values():
             module.to(context.device).eval()
         self.dreams = TokenDreams(self.tokenizer, self.model, self.parts, self.actions, config.burn_in)
+        self.known_words = KnownWords(config.tokens)
         self.held_out: HeldOut | None = None
         """What the model made of the epoch's first steps, before anything was learned from them."""
         self.judged = -1
@@ -247,6 +254,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
 
     def update_tokenizer(self, batch: SegmentBatch, phase: PhaseView) -> UpdateResult:
         """One gradient step of the tokenizer."""
+        self.known_words.forget()
         return self._train("tokenizer", batch, self._tokenizer_losses, self.hyperparameters.tokenizer_lr)
 
     def update_world_model(self, batch: SegmentBatch, phase: PhaseView) -> UpdateResult:
@@ -268,7 +276,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
         module.train()
         optimizer.zero_grad(set_to_none=True)
         metrics: dict[str, Any] = {}
-        for part in self._segments(batch, parts):
+        for part in self._segments(name, batch, parts):
             losses, told = losses_of(part)
             total = torch.stack(list(losses.values())).sum()
             if not torch.isfinite(total):
@@ -287,14 +295,32 @@ class DeltaIRIS(ShowsDreams, Workflow):
         metrics[f"opt/grads/norm/{name}"] = take_step(optimizer, rates, max_norm=self.config.max_grad_norm)
         return UpdateResult(updates=1, metrics=metrics | batch.metrics())
 
-    def _segments(self, batch: SegmentBatch, parts: int) -> list[Segment]:
+    def _segments(self, name: str, batch: SegmentBatch, parts: int) -> list[Segment]:
         """The batch as tensors, in so many parts."""
         device, values = self.context.device, batch.values
         frames = torch.from_numpy(values[f"observation/{self.key}"]).to(device).float().div_(255)
         actions = torch.from_numpy(values["action"]).to(device).argmax(-1)
         others = (torch.from_numpy(value).to(device) for value in (values["reward"], values["is_terminal"], batch.mask))
-        whole = (frames, actions, *others)
+        words = frames.new_empty(len(frames), 0) if name == "tokenizer" else self._words(batch, frames, actions)
+        whole = (frames, actions, *others, words)
         return [Segment(*part) for part in zip(*(value.chunk(parts) for value in whole), strict=True)]
+
+    def _words(self, batch: SegmentBatch, frames: Tensor, actions: Tensor) -> Tensor:
+        """[B, L - 1, K] of the steps between two real frames, as far as they are not known yet by the tokenizer as it is."""
+
+        @torch.no_grad()
+        def find(steps: np.ndarray) -> np.ndarray:
+            row, at = (torch.from_numpy(index).to(frames.device) for index in steps.nonzero())
+            with self.context.fabric.autocast():
+                found = [
+                    self.tokenizer.encode(frames[r, t], actions[r, t], frames[r, t + 1]).tokens
+                    for r, t in zip(row.split(FOUND_AT_ONCE), at.split(FOUND_AT_ONCE), strict=True)
+                ]
+            words: np.ndarray = torch.cat(found).cpu().numpy()
+            return words
+
+        real = batch.mask[:, :-1] & batch.mask[:, 1:]
+        return torch.from_numpy(self.known_words.of(batch.ids, batch.start, real, find)).to(frames.device)
 
     def _tokenizer_losses(self, data: Segment) -> Losses:
         """On every step between two real frames."""
@@ -308,9 +334,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         """On every step to a real frame; words of frames that are not there are never asked for."""
         config, real = self.config, data.mask[:, :-1] & data.mask[:, 1:]
         with self.context.fabric.autocast():
-            tokens = self.dreams.words(data.frames, data.actions[:, :-1])
             losses, metrics = self.model.losses(
-                data.frames[:, :-1], data.actions[:, :-1], tokens, data.reward[:, 1:], data.is_terminal[:, 1:], real
+                data.frames[:, :-1], data.actions[:, :-1], data.words, data.reward[:, 1:], data.is_terminal[:, 1:], real
             )
         scales = {"words": config.word_scale, "reward": config.reward_scale, "end": config.end_scale}
         assert losses.keys() == scales.keys(), (losses.keys(), scales.keys())
@@ -320,7 +345,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
     def _controller_losses(self, data: Segment) -> Losses:
         """In dreams that begin at the last frame of each segment."""
         hp = self.hyperparameters
-        logits, actions, hidden, reward, ended, value = self._dream(data.frames, data.actions[:, :-1])
+        logits, actions, hidden, reward, ended, value = self._dream(data.frames, data.actions[:, :-1], data.words)
         returns, weight = returns_of(reward, ended, value, hp.gamma, hp.lam)  # [H, B]
         # Nothing counts where the dream would begin after an end.
         weight = weight * (data.mask[:, -1] & ~data.is_terminal[:, -1])
@@ -343,9 +368,9 @@ class DeltaIRIS(ShowsDreams, Workflow):
         }
         return losses, metrics
 
-    def _dream(self, frames: Tensor, actions: Tensor) -> tuple[Tensor, ...]:
+    def _dream(self, frames: Tensor, actions: Tensor, words: Tensor) -> tuple[Tensor, ...]:
         """From frames [B, burn_in + 1, ...]: logits, actions and LSTM outputs [H, B, ...], rewards and ends [H, B], slow values [H + 1, B]."""
-        dream = self.model.begin(frames, actions, self.dreams.words(frames, actions))
+        dream = self.model.begin(frames, actions, words)
         memory = self.actor.warm_up(frames[:, :-1])
         logits, chosen, hidden, rewards, ends, shown = [], [], [], [], [], [frames]
         for _ in range(self.config.horizon):
@@ -396,6 +421,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
             "memory": memory,
             "collector": self.collector.get_state(),
             "judged": self.judged,
+            "known_words": self.known_words.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -405,6 +431,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
         self.memory = LSTMState(h, c)
         self.collector.set_state(state["collector"])
         self.judged = state["judged"]
+        self.known_words.set_state(state["known_words"])
 
     def describe(self) -> dict[str, Any]:
         """Parameters of each component, batches, memory of the episodes."""

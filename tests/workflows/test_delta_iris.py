@@ -142,9 +142,32 @@ def test_only_weights_of_linear_layers_decay():
 def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow):
     batch = workflow.samplers["controller"].sample()
     batch.values["is_terminal"][:, -1] = True
-    losses, metrics = workflow._controller_losses(workflow._segments(batch, 1)[0])
+    losses, metrics = workflow._controller_losses(workflow._segments("controller", batch, 1)[0])
     assert [loss.item() for loss in losses.values()] == [0, 0, 0]
     assert metrics["controller/length"].item() == 0
+
+
+def test_words_are_found_once_until_the_tokenizer_learns(workflow, monkeypatch):
+    asked = []
+    encode = workflow.tokenizer.encode
+    monkeypatch.setattr(
+        workflow.tokenizer, "encode", lambda before, *rest: (asked.append(len(before)), encode(before, *rest))[1]
+    )
+    batch = workflow.samplers["world_model"].sample()
+    (segment,) = workflow._segments("world_model", batch, 1)
+    real = segment.mask[:, :-1] & segment.mask[:, 1:]
+    assert sum(asked) == real.sum()
+    expected = workflow.dreams.words(segment.frames, segment.actions[:, :-1])
+    assert torch.equal(segment.words[real], expected[real])
+    assert not segment.words[~real].any()
+    asked.clear()
+    (again,) = workflow._segments("world_model", batch, 1)
+    assert torch.equal(again.words, segment.words)
+    assert not asked
+    workflow.update_tokenizer(workflow.samplers["tokenizer"].sample(), LATER)
+    asked.clear()
+    workflow._segments("world_model", batch, 1)
+    assert sum(asked) == real.sum()
 
 
 def test_what_an_experiment_says_of_its_episodes_wins():

@@ -56,6 +56,8 @@ def time_updates(job: dict[str, Any]) -> dict[str, Any]:
         found |= {name: statistics.median(spent), f"{name}/parameters": sum(p.numel() for p in learned)}
         inside = {part: sum(seconds.values()) for part, seconds in watched.items()}
         found |= {f"{name}/{part}": share for part, share in shares(inside, sum(spent)).items()}
+        if name != "tokenizer":
+            found[f"{name}/anew"] = statistics.median(seconds_of(partial(anew, workflow, update), job["repeats"]))
     session.close()
     return found | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
@@ -80,6 +82,12 @@ def batch_without_padding(sampler: EpisodeSampler) -> SegmentBatch:
     while not (batch := sampler.sample()).mask.all():
         pass
     return batch
+
+
+def anew(workflow: Any, update: Callable[[], Any]) -> None:
+    """An update for which the words of its steps have to be found, as for the first that reads them."""
+    workflow.known_words.forget()
+    update()
 
 
 def seconds_of(call: Callable[[], Any], count: int) -> list[float]:

@@ -29,6 +29,7 @@ def worker(job, timeout):
             f"{what}/{key}": n for what in ("whole", "words") for n, key in enumerate(("with", "without", "ratio"), 1)
         }
     answer = dict(GYMLAB if job["library"] == "gymlab" else AUTHORS[job["precision"]])
+    answer |= {f"{name}/anew": answer[name] + 1 for name in GYMLAB if name != "tokenizer"}
     answer |= {f"{name}/parameters": 1000 + len(name) for name in GYMLAB}
     answer |= {f"{name}/{part}": 0.125 for name, parts in delta_iris.PARTS.items() for part in parts}
     return answer | {"peak_bytes": 3e9}
@@ -42,8 +43,9 @@ def test_the_faster_of_the_authors_precisions_is_the_goal():
         ("controller", 2.5, True),
     ]
     table, spent = section.tables
-    assert table.columns == ["component", "gymlab s", "authors as written s", "faster", "authors 32-true s", "faster"]
-    assert table.rows[1] == ["world_model", "0.5", "1", "2.00x", "0.6", "1.20x"]
+    theirs = ["authors as written s", "faster", "authors 32-true s", "faster"]
+    assert table.columns == ["component", "gymlab s", "words anew s", *theirs]
+    assert table.rows[1] == ["world_model", "0.5", "1.5", "1", "2.00x", "0.6", "1.20x"]
     assert "tokenizer: 1,009; world_model: 1,011;" in table.note
     assert spent.rows[0][1].startswith("tokenizer, encode 12%, tokenizer, decode 12%, backward, clipping 12%")
 
@@ -51,7 +53,7 @@ def test_the_faster_of_the_authors_precisions_is_the_goal():
 def test_gymlab_alone_has_no_goals_beside_anyone():
     section = delta_iris.measure_updates(Plan(repeats=1, worker=worker), SETTINGS, beside_peer=False)
     assert not section.checks
-    assert section.tables[0].rows == [["tokenizer", "1"], ["world_model", "0.5"], ["controller", "2"]]
+    assert section.tables[0].rows == [["tokenizer", "1", "–"], ["world_model", "0.5", "1.5"], ["controller", "2", "3"]]
 
 
 def test_dreams_are_held_to_their_goal_at_every_size():
@@ -81,6 +83,7 @@ def test_updates_are_timed():
         assert all(share > 0 for share in shares)
         # No part that is not told belongs to a component.
         assert sum(shares) == pytest.approx(1)
+    assert all(answer[f"{name}/anew"] > 0 for name in ("world_model", "controller"))
     assert answer["peak_bytes"] > 1e8
 
 

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.components.norm_silu import NormSiLU
+
 GROUPS = 32
 """Groups of a norm, as far as there are so many channels."""
 
@@ -38,9 +40,9 @@ class Stages:
         return int(self.fold * 2 ** sum(self.halves))
 
 
-def group_norm(channels: int) -> nn.GroupNorm:
-    """The norm before every convolution but the first."""
-    return nn.GroupNorm(min(GROUPS, channels), channels)
+def norm(channels: int) -> NormSiLU:
+    """Norm and SiLU before every convolution but the first."""
+    return NormSiLU(min(GROUPS, channels), channels)
 
 
 def convolution(inputs: int, outputs: int) -> nn.Conv2d:
@@ -53,14 +55,13 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.first_norm, self.first = group_norm(inputs), convolution(inputs, outputs)
-        self.second_norm, self.second = group_norm(outputs), convolution(outputs, outputs)
+        self.first_norm, self.first = norm(inputs), convolution(inputs, outputs)
+        self.second_norm, self.second = norm(outputs), convolution(outputs, outputs)
         self.skip = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, I, H, W] -> [N, O, H, W]."""
-        hidden = self.first(functional.silu(self.first_norm(x), inplace=True))
-        hidden = self.second(functional.silu(self.second_norm(hidden), inplace=True))
+        hidden = self.second(self.second_norm(self.first(self.first_norm(x))))
         return hidden.add_(self.skip(x)) if not torch.is_grad_enabled() else hidden + self.skip(x)
 
 
@@ -113,7 +114,7 @@ class FrameEncoder(nn.Module):
             width = multiple * channels
             if halve:
                 layers.append(nn.Conv2d(width, width, 2, stride=2))
-        layers += [group_norm(width), nn.SiLU(inplace=True), convolution(width, outputs)]
+        layers += [norm(width), convolution(width, outputs)]
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -138,7 +139,7 @@ class FrameDecoder(nn.Module):
             below = width
         layers.append(convolution(inputs, below))
         layers.reverse()
-        layers += [group_norm(channels), nn.SiLU(inplace=True), convolution(channels, outputs * self.fold**2)]
+        layers += [norm(channels), convolution(channels, outputs * self.fold**2)]
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, features: Tensor) -> Tensor:

@@ -49,6 +49,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("run", help="the run whose V and M are used")
+    parser.add_argument("settings", nargs="*", metavar="name=value", help="settings of all, such as torch_threads=1")
     parser.add_argument("--temperatures", type=float, nargs="+", default=list(TEMPERATURES), metavar="T")
     parser.add_argument("--generations", type=int, default=40, help="of each temperature (default 40)")
     parser.add_argument("--episodes", type=int, default=50, help="of the real game, for each (default 50)")
@@ -88,6 +89,7 @@ def command(source: Run, run: Run, temperature: float, arguments: argparse.Names
         *places,
         *("--quiet", "--init-from-run", f"{source.id}/@last"),
         *(f"{name}={value}" for name, value in settings.items()),
+        *arguments.settings,
     ]
 
 

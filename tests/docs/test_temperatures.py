@@ -27,9 +27,11 @@ def test_the_table_and_the_picture(tmp_path):
 
 @pytest.mark.parametrize("temperature", [0.1, 1.15])
 def test_the_command_takes_v_and_m_of_the_run(tmp_path, temperature):
-    arguments = argparse.Namespace(generations=3, collect=100, episodes=2, runs_dir=tmp_path)
+    arguments = argparse.Namespace(
+        generations=3, collect=100, episodes=2, runs_dir=tmp_path, settings=["torch_threads=1"]
+    )
     source = SimpleNamespace(id="first", record={"experiment": "CartPole-v1:world_models", "seed": 4})
     told = command(source, SimpleNamespace(id=f"first-t{temperature}"), temperature, arguments)
     assert told[4] == "CartPole-v1:world_models"
     assert told[told.index("--init-from-run") + 1] == "first/@last"
-    assert {"reuse_model=true", f"temperature={temperature}", "generations=3"} <= set(told)
+    assert {"reuse_model=true", f"temperature={temperature}", "generations=3", "torch_threads=1"} <= set(told)

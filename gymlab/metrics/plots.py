@@ -1,4 +1,4 @@
-"""Pictures for reports and results pages: learning curves over env steps."""
+"""Pictures for reports and results pages: learning curves over env steps, or over epochs where these stand still."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gymlab.metrics.names import ENV_STEPS, episode_return
+from gymlab.metrics.names import ENV_STEPS, EPOCH, episode_return
 from gymlab.metrics.statistics import binned_curves
 
 if TYPE_CHECKING:
@@ -40,22 +40,23 @@ def learning_curve(
 ) -> Path:
     """One run: training return, evaluation return with its 95% interval, and the threshold."""
     figure, axes = _new_figure()
-    training = points(rows, episode_return("train"))
-    evaluation = points(rows, episode_return("val"))
+    x = progress([rows])
+    training = points(rows, episode_return("train"), x)
+    evaluation = points(rows, episode_return("val"), x)
     if training[0].size:
         steps, values = _thinned(*training)
         axes.plot(steps, values, color=TRAINING, linewidth=1.4, label="training (mean of newest 100 episodes)")
     if evaluation[0].size:
         steps, values = evaluation
         axes.plot(steps, values, color=EVALUATION, linewidth=2, marker="o", markersize=4, label="evaluation")
-        low, high = points(rows, episode_return("val", "ci95_low")), points(rows, episode_return("val", "ci95_high"))
+        low, high = (points(rows, episode_return("val", f"ci95_{end}"), x) for end in ("low", "high"))
         if low[0].size > 1 and np.array_equal(low[0], high[0]):
             axes.fill_between(low[0], low[1], high[1], color=EVALUATION, alpha=0.2, linewidth=0, label="95% interval")
         elif low[0].size == high[0].size == 1:
             axes.vlines(low[0], low[1], high[1], color=EVALUATION, alpha=0.5, linewidth=4, label="95% interval")
     if threshold is not None:
         _draw_threshold(axes, threshold)
-    return _finish(figure, axes, path, title=title, ylabel="episode return")
+    return _finish(figure, axes, path, title=title, ylabel="episode return", x=x)
 
 
 def curves(
@@ -77,9 +78,10 @@ def curves(
     """
     figure, axes = _new_figure()
     chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
+    x = progress([table for tables in groups.values() for table in tables])
     for colour, (label, tables) in zip(colours(len(groups)), groups.items(), strict=True):
         name = chosen[label]
-        found = [point for point in (points(table, name) for table in tables) if point[0].size]
+        found = [point for point in (points(table, name, x) for table in tables) if point[0].size]
         if not found:
             continue
         steps, mean, low, high = binned_curves([p[0] for p in found], [p[1] for p in found], bins=bins)
@@ -93,7 +95,7 @@ def curves(
         _draw_threshold(axes, threshold, goal)
     names = set(chosen.values())
     ylabel = "episode return" if all(name.endswith("roll/ep_rew/mean") for name in names) else ", ".join(sorted(names))
-    return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds")
+    return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds", x=x)
 
 
 def empty_figure(width: float = 8, height: float = 4.5) -> Figure:
@@ -111,6 +113,13 @@ def empty_figure(width: float = 8, height: float = 4.5) -> Figure:
 def _new_figure() -> tuple[Figure, Axes]:
     figure = empty_figure()
     return figure, figure.add_subplot()
+
+
+def progress(tables: Sequence[Table]) -> str:
+    """What curves are drawn over: env steps, or epochs where the environment was left before there was anything to evaluate."""
+    seen = [points(table, episode_return("val"))[0] for table in tables]
+    still = [steps.size > 1 and steps[0] == steps[-1] for steps in seen]
+    return EPOCH if still and all(still) else ENV_STEPS
 
 
 def points(rows: Table, name: str, x: str = ENV_STEPS) -> tuple[np.ndarray, np.ndarray]:
@@ -140,11 +149,11 @@ def _draw_threshold(axes: Axes, threshold: float, goal: str = "solved at") -> No
     axes.axhline(threshold, color=THRESHOLD, linestyle="--", linewidth=1.2, label=f"{goal} {threshold:g}", zorder=1)
 
 
-def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel: str, note: str = "") -> Path:
+def _finish(figure: Figure, axes: Axes, path: str | Path, *, title: str, ylabel: str, x: str, note: str = "") -> Path:
     from matplotlib.ticker import FuncFormatter
 
     style_axes(axes, title=title, note=note)
-    axes.set_xlabel("env steps")
+    axes.set_xlabel("env steps" if x == ENV_STEPS else "epochs")
     axes.set_ylabel(ylabel)
     axes.xaxis.set_major_formatter(FuncFormatter(short_number))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

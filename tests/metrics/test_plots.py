@@ -2,9 +2,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from gymlab.metrics.names import ENV_STEPS, episode_return
-from gymlab.metrics.plots import curves, learning_curve
+from gymlab.metrics.plots import curves, learning_curve, progress
 
 
 def table(scale=1.0, length=40):
@@ -68,6 +69,25 @@ def test_figures_of_others_are_marked(tmp_path):
     plain = share_of(curves(groups, tmp_path / "a.png"), THRESHOLD)
     marked = share_of(curves(groups, tmp_path / "b.png", marks={"others": (20, 10.0)}), THRESHOLD)
     assert marked > plain + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("steps", "returns", "over"),
+    [
+        ([10, 20, 20], [None, 1.0, 2.0], "train/cnt/epoch"),
+        ([10, 20, 30], [None, 1.0, 2.0], "train/cnt/env_steps"),
+        ([10, 20, 20], [None, None, 2.0], "train/cnt/env_steps"),
+        ([], [], "train/cnt/env_steps"),
+    ],
+)
+def test_what_learns_without_the_environment_is_drawn_over_epochs(steps, returns, over):
+    rows = {
+        "train/cnt/env_steps": steps,
+        "train/cnt/epoch": list(range(len(steps))),
+        "val/roll/ep_rew/mean": returns,
+    }
+    assert progress([rows]) == over
+    assert progress([rows, {}]) == "train/cnt/env_steps"
 
 
 def test_matplotlib_is_imported_only_to_draw():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import gymlab as gymlab_package
 from benchmarks.pages import wrapper_rows
 from gymlab.engine.run import Run
 from gymlab.envs.wrappers import EnvWrapperRegistry
@@ -83,6 +84,12 @@ def test_the_how_to_changes_a_run(tmp_path):
         assert done.returncode == 0, f"{line}\n{done.stderr}"
     rules = yaml.safe_load(blocks(page, "yaml")[0])
     assert PPOConfig(env_id="CartPole-v1", algo_id="ppo", **rules).plateau_interventions[0].cooldown == 20
+
+
+def test_the_pipeline_of_world_models_is_as_written_out():
+    phases = yaml.safe_load(blocks("docs/algorithms/world_models.md", "yaml")[0])["training"]["phases"]
+    config = gymlab_package.resolve("VizDoom-TakeCover-v0:world_models_dream").config
+    assert tuple(phases) == config.curriculum(sees_pictures=True)
 
 
 @pytest.mark.parametrize(

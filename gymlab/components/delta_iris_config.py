@@ -156,6 +156,8 @@ class DeltaIRISConfig(Config):
     """Real frames that are seen before the first dreamt step."""
     horizon: Whole = 15
     """Steps of a dream."""
+    reward_unit: Annotated[float, Field(gt=0)] = 1.0
+    """Rewards are learned in units of this: one in which a return is about 10. Smaller ones leave the actor, which shares its eyes with the critic, unheard."""
     gamma: Scalar = 0.997
     """Discount of future rewards."""
     lam: Scalar = 0.95

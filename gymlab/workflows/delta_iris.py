@@ -191,7 +191,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         generator = None if deterministic else self.generators["act"]
         action, logits, memory = self._choose(self.parts.split(observation), memory, generator, action_mask)
         shown = self.actions.shown(logits.cpu())
-        extras = {**shown, "value": self.actor.value(memory.h).cpu().numpy(), "latent": memory.h.cpu().numpy()}
+        value = self.actor.value(memory.h).mul(self.config.reward_unit).cpu().numpy()
+        extras = {**shown, "value": value, "latent": memory.h.cpu().numpy()}
         return self.actions.to_environment(action.cpu().numpy()), memory, extras
 
     @torch.no_grad()
@@ -300,7 +301,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         device, values = self.context.device, batch.values
         frames = torch.from_numpy(values[f"observation/{self.key}"]).to(device).float().div_(255)
         actions = torch.from_numpy(values["action"]).to(device).argmax(-1)
-        others = (torch.from_numpy(value).to(device) for value in (values["reward"], values["is_terminal"], batch.mask))
+        reward = values["reward"] / np.float32(self.config.reward_unit)
+        others = (torch.from_numpy(value).to(device) for value in (reward, values["is_terminal"], batch.mask))
         words = frames.new_empty(len(frames), 0) if name == "tokenizer" else self._words(batch, frames, actions)
         whole = (frames, actions, *others, words)
         return [Segment(*part) for part in zip(*(value.chunk(parts) for value in whole), strict=True)]
@@ -404,8 +406,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         self, state: TokenDream, action: np.ndarray, generator: np.random.Generator | None = None
     ) -> tuple[TokenDream, DreamStep]:
         """The next frame's words, reward and end."""
-        state, *found = self.dreams.step(state, action, generator)
-        return state, DreamStep(*found)
+        state, observation, reward, ended = self.dreams.step(state, action, generator)
+        return state, DreamStep(observation, reward * self.config.reward_unit, ended)
 
     def dreams_held_out(self) -> HeldOut | None:
         """Of the epoch's first steps."""

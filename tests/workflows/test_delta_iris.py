@@ -200,6 +200,27 @@ def test_the_curriculum_of_atari():
     ]
 
 
+def test_rewards_are_learned_in_units_and_told_as_they_are():
+    found = []
+    for unit in (1.0, 0.25):
+        made = session(reward_unit=unit)
+        workflow = made.workflow
+        workflow.episodes.add(workflow.collect(FIRST).trajectory)
+        batch = workflow.samplers["world_model"].sample()
+        (segment,) = workflow._segments("world_model", batch, 1)
+        np.testing.assert_allclose(segment.reward.numpy() * unit, batch.values["reward"], rtol=1e-6)
+        nn.init.normal_(workflow.model.reward_head[-1].weight)
+        nn.init.normal_(workflow.actor.critic.weight, std=0.1, generator=torch.Generator().manual_seed(0))
+        observation = batch.values[f"observation/{workflow.key}"][0, -1]
+        recording = Recording(observation[None], np.array([0]), np.array([True]))
+        _, step = workflow.dream_step(workflow.dream_start(recording), np.array([0]))
+        _, _, shown = workflow.act(observation[None], deterministic=True)
+        found.append((step.reward.item(), shown["value"].item()))
+        made.close()
+    assert found[1] == pytest.approx([value / 4 for value in found[0]], rel=1e-5)
+    assert 0 not in found[0]
+
+
 def test_dreams_are_a_door(workflow):
     assert isinstance(workflow, WorldModel)
     environment, observations = Tile(), []

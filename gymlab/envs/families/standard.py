@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
+from gymlab.envs.car_racing import QuickCarRacing
 from gymlab.envs.extras import missing_extra, needs_of
 from gymlab.envs.families import Family, register_family
-from gymlab.envs.undrawn import UndrawnCarRacing
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
 
@@ -58,7 +58,7 @@ class StandardFamily(Family):
         rendering = {} if render_mode is None else {"render_mode": render_mode}
         try:
             env = gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
-            return UndrawnCarRacing(env) if env_id == "CarRacing-v3" else env
+            return QuickCarRacing(env) if env_id == "CarRacing-v3" else env
         except (gym.error.DependencyNotInstalled, ImportError) as error:
             raise missing_package(env_id, error) from error
         except TypeError as error:

@@ -38,9 +38,18 @@ class Claim:
         seeds = f"--seed {self.seeds[0]}" if len(self.seeds) == 1 else f"--seeds {self.seeds[0]}-{self.seeds[-1]}"
         return f"gymlab train {self.experiment} {seeds}"
 
+    @property
+    def label(self) -> str:
+        """The experiment, and what of it is judged unless that is the return."""
+        return self.experiment if self.metric is None else f"{self.experiment} ({self.metric})"
+
     def run(self, runs_dir: Path, seed: int) -> Run:
         """The run of a seed, trained or not."""
         return Run(runs_dir / f"{self.slug}-s{seed}")
+
+    def is_trained(self, runs_dir: Path) -> bool:
+        """Whether every seed has a finished run."""
+        return all(self.run(runs_dir, seed).status == "finished" for seed in self.seeds)
 
     def value(self, run: Run) -> float:
         """The figure that is judged."""

@@ -1,0 +1,128 @@
+"""docs/results.md from run directories. What was trained elsewhere and has no run here stays as the page has it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claims import Claim
+from benchmarks.orderings import Ordering
+from gymlab.metrics.names import WALL_SECONDS, episode_return
+from gymlab.metrics.plots import curves
+from gymlab.metrics.report import RunResult, results_table
+
+SMOKED = "smoke.json"
+"""Where `make verify` has `gymlab smoke` write its result, among the runs."""
+SMOKED_TITLE = "Only smoked"
+INTRODUCTION = """\
+# Results
+
+Written by `make verify` and `make verify-long` from run directories; nothing here was typed by hand. Returns are the environment's own, of the final agent over its
+evaluation episodes on a stream that training never saw; intervals are 95% bootstrap over seeds. Seeds are the first ones: none was picked.
+"""
+
+
+def write_page(claims: Sequence[Claim], orderings: Sequence[Ordering], runs_dir: Path, out: Path) -> None:
+    """The table, a picture of each experiment's curve over its seeds, and the comparisons."""
+    before = out.read_text() if out.exists() else ""
+    pictures = out.parent / "images"
+    pictures.mkdir(parents=True, exist_ok=True)
+    trained = [claim for claim in claims if claim.is_trained(runs_dir)]
+    head, line, *new = results_table([found for claim in trained for found in results(claim, runs_dir)]).splitlines()
+    rows = rows_of(before.splitlines()) | rows_of(new)
+    told = [claim for claim in claims if claim.label in rows]
+    lines = [INTRODUCTION, head, line, *(rows[claim.label] for claim in told), ""]
+    for claim in told:
+        if claim in trained:
+            draw(claim, runs_dir, pictures / f"{claim.slug}.png")
+        lines += [f"![{claim.experiment}](images/{claim.slug}.png)", ""]
+    compared = []
+    for ordering in orderings:
+        here = all(claim.is_trained(runs_dir) for claim in ordering.claims)
+        section = ordering.section(runs_dir, pictures) if here else section_of(before, ordering.title)
+        compared += [ordering] if section else []
+        lines += section
+    lines += only_smoked(told, compared, runs_dir / SMOKED) or section_of(before, SMOKED_TITLE)
+    out.write_text("\n".join(lines))
+
+
+def rows_of(lines: Sequence[str]) -> dict[str, str]:
+    """Rows of the table of results by what they begin with; other tables of the page have fewer columns."""
+    found = (re.match(r"\| `([^`]+)` \|", line) for line in lines if line.count(" | ") == 7)
+    return {match[1]: match.string for match in found if match is not None}
+
+
+def section_of(page: str, title: str) -> list[str]:
+    """The lines of a section, with its heading; none where there is no such section."""
+    found = re.search(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return [] if found is None else [*found[0].rstrip().splitlines(), ""]
+
+
+def results(claim: Claim, runs_dir: Path) -> list[RunResult]:
+    """What the table is told of each seed."""
+    found = []
+    for seed in claim.seeds:
+        run = claim.run(runs_dir, seed)
+        record: dict[str, Any] = run.record
+        found.append(
+            RunResult(
+                experiment=claim.label,
+                seed=seed,
+                value=claim.value(run),
+                env_steps=record["counters"]["env_steps"],
+                wall_seconds=run.metrics[WALL_SECONDS][-1] or 0.0,
+                command=claim.command,
+                commit=record["versions"].get("commit", "?"),
+                threshold=claim.at_least,
+            )
+        )
+    return found
+
+
+def draw(claim: Claim, runs_dir: Path, picture: Path) -> None:
+    """The curves of all seeds, beside what others report."""
+    runs = [claim.run(runs_dir, seed).metrics for seed in claim.seeds]
+    shown = (
+        {"evaluation": episode_return("val"), "training": episode_return("train")}
+        if claim.metric is None
+        else {"training": claim.metric}
+    )
+    curves(
+        dict.fromkeys(shown, runs),
+        picture,
+        metric=shown,
+        threshold=claim.at_least,
+        goal="claimed: at least",
+        title=claim.experiment,
+        marks={name: (steps, value) for name, steps, value in claim.others},
+    )
+
+
+def only_smoked(claims: Sequence[Claim], orderings: Sequence[Ordering], smoked: Path) -> list[str]:
+    """What ships and has no result above: whether a short training of it ran; nothing is said about what it learns."""
+    if not smoked.exists():
+        return []
+    found = json.loads(smoked.read_text())
+    shown = {claim.experiment for claim in claims} | {name for ordering in orderings for name in ordering.experiments}
+    # Smoke names experiments by their files, where a slash of the id is a dash.
+    shown = {name.replace("/", "-") for name in shown}
+    others = sorted(
+        (result for result in found["results"] if result["name"] not in shown), key=lambda result: result["name"]
+    )
+    return [
+        f"## {SMOKED_TITLE}",
+        "",
+        f"These ship and have no result above: `gymlab smoke` trained each for {found['timesteps']} environment steps,",
+        "which shows that it runs, and nothing about what it learns.",
+        "",
+        "| experiment | |",
+        "|---|---|",
+        *(
+            f"| `{result['name']}` | {result['state']}{': ' * bool(result['message'])}{result['message']} |"
+            for result in others
+        ),
+        "",
+    ]

@@ -46,7 +46,8 @@ def decode(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(tree, dict):
         return tree
     if "$tensor" in tree:
-        return tensors[tree["$tensor"]]
+        # In a file tensors lie at any address, and products of matrices are rounded by address: to go on exactly they lie as torch lays them.
+        return tensors[tree["$tensor"]].clone()
     if "$array" in tree:
         return tensors[tree["$array"]].numpy()
     if "$float" in tree:

@@ -65,3 +65,12 @@ def test_generator_state_resumes_the_stream():
 def test_objects_that_would_need_pickle_are_refused_by_path():
     with pytest.raises(TypeError, match="part/inner"):
         encode({"inner": object()}, "part", {})
+
+
+def test_tensors_lie_where_torch_would_lay_them():
+    held = torch.arange(33.0)
+    displaced = held[1:]
+    assert displaced.data_ptr() % 64
+    read = decode({"$tensor": "part"}, {"part": displaced})
+    assert torch.equal(read, displaced)
+    assert read.data_ptr() % 64 == 0

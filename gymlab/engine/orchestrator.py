@@ -210,6 +210,8 @@ class Orchestrator:
         record = self.recorder.record
         for name, value in self.statistics.metrics().items():
             record(prefixed("train", f"roll/{name}"), value)
+        for name, value in self.statistics.of_epoch().items():
+            record(prefixed("train", f"collect/{name}"), value)
         now = time.perf_counter()
         record(names.WALL_SECONDS, self.seconds)
         record(names.CPU_SECONDS, time.process_time() - self._cpu_start)

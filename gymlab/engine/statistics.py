@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from gymlab.envs.step import Episode
 from gymlab.metrics.statistics import achievement_score
 
@@ -28,6 +30,8 @@ class EpisodeStatistics:
         self.unlocked: dict[str, float] = {}
         self.told_episodes = 0
         self.best: float | None = None
+        self.collected: list[float] = []
+        """Returns of the episodes that ended in this epoch."""
 
     def update(self, episodes: Iterable[Episode]) -> None:
         """Take in finished episodes; the return of a broken one says nothing about the agent."""
@@ -35,6 +39,7 @@ class EpisodeStatistics:
             if episode.broken:
                 continue
             self.returns.append(episode.env_return)
+            self.collected.append(episode.env_return)
             self.shaped_returns.append(episode.shaped_return)
             self.lengths.append(episode.length)
             if episode.success is not None:
@@ -81,9 +86,18 @@ class EpisodeStatistics:
             )
         return found
 
+    def of_epoch(self) -> dict[str, float]:
+        """How many episodes ended since the last call, and mean, deviation, least and largest of their returns."""
+        returns, self.collected = np.array(self.collected), []
+        found = {"episodes": float(len(returns))}
+        if len(returns):
+            found |= {f"ep_rew/{name}": float(getattr(returns, name)()) for name in ("mean", "std", "min", "max")}
+        return found
+
     def get_state(self) -> dict[str, Any]:
         """The window's content."""
         return {
+            "collected": list(self.collected),
             "returns": list(self.returns),
             "shaped_returns": list(self.shaped_returns),
             "lengths": list(self.lengths),
@@ -95,13 +109,13 @@ class EpisodeStatistics:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` gave."""
+        """Take back what `get_state` gave; checkpoints of earlier releases do not have all of it."""
         self.returns.extend(state["returns"])
         self.shaped_returns.extend(state["shaped_returns"])
         self.lengths.extend(state["lengths"])
         self.successes.extend(state["successes"])
         self.best = state["best"]
-        # Checkpoints of before there were such numbers do not have them.
+        self.collected = list(state.get("collected", []))
         for name, values in state.get("told", {}).items():
             self.told[name] = deque(values, maxlen=self.window)
         self.unlocked = dict(state.get("unlocked", {}))

@@ -6,8 +6,8 @@ from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.envs.step import Episode
 
 
-def episode(told=None, broken=False):
-    return Episode(0, 0, 1.0, 1.0, 10, True, None, broken, told)
+def episode(told=None, broken=False, env_return=1.0):
+    return Episode(0, 0, env_return, 1.0, 10, True, None, broken, told)
 
 
 def test_what_environments_tell_is_a_mean_over_the_window():
@@ -41,3 +41,21 @@ def test_the_state_goes_on_and_one_without_such_numbers_is_understood():
         name: value for name, value in first.get_state().items() if name not in ("told", "unlocked", "told_episodes")
     }
     EpisodeStatistics(window=2).set_state(old)
+
+
+def test_an_epoch_tells_of_the_episodes_that_ended_in_it():
+    statistics = EpisodeStatistics(window=1)
+    statistics.update([episode({}, env_return=value) for value in (1.0, 2.0, 6.0)])
+    going_on = EpisodeStatistics(window=1)
+    going_on.set_state(statistics.get_state())
+    for told in (statistics, going_on):
+        # Deviations of -2, -1 and 3 from the mean.
+        expected = {
+            "episodes": 3,
+            "ep_rew/mean": 3.0,
+            "ep_rew/std": (14 / 3) ** 0.5,
+            "ep_rew/min": 1.0,
+            "ep_rew/max": 6.0,
+        }
+        assert told.of_epoch() == pytest.approx(expected)
+        assert told.of_epoch() == {"episodes": 0}

@@ -192,6 +192,7 @@ class Orchestrator:
             self.counters.epoch -= 1
             return
         self.epoch_began = None
+        self.statistics.end_epoch()
         row = self.recorder.flush()
         if self.processes > 1:
             row = self.session.fabric.broadcast(row)

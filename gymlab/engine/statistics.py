@@ -87,12 +87,16 @@ class EpisodeStatistics:
         return found
 
     def of_epoch(self) -> dict[str, float]:
-        """How many episodes ended since the last call, and mean, deviation, least and largest of their returns."""
-        returns, self.collected = np.array(self.collected), []
+        """How many episodes ended in this epoch, and mean, deviation, least and largest of their returns."""
+        returns = np.array(self.collected)
         found = {"episodes": float(len(returns))}
         if len(returns):
             found |= {f"ep_rew/{name}": float(getattr(returns, name)()) for name in ("mean", "std", "min", "max")}
         return found
+
+    def end_epoch(self) -> None:
+        """What ends from here on belongs to the next one."""
+        self.collected = []
 
     def get_state(self) -> dict[str, Any]:
         """The window's content."""

@@ -58,4 +58,5 @@ def test_an_epoch_tells_of_the_episodes_that_ended_in_it():
             "ep_rew/max": 6.0,
         }
         assert told.of_epoch() == pytest.approx(expected)
+        told.end_epoch()
         assert told.of_epoch() == {"episodes": 0}

@@ -1,6 +1,7 @@
 """The Δ-IRIS comparison: goals from a worker that answers at once, gymlab's own updates and dreams, and a wrong folder."""
 
 import pytest
+import torch
 
 from gymlab.bench import delta_iris, delta_iris_dreams
 from gymlab.bench.delta_iris_updates import time_updates
@@ -36,7 +37,7 @@ def worker(job, timeout):
 
 
 def test_the_faster_of_the_authors_precisions_is_the_goal():
-    section = delta_iris.measure_updates(Plan(repeats=2, worker=worker), SETTINGS, beside_peer=True)
+    section = delta_iris.measure_updates(Plan(repeats=2, worker=worker), SETTINGS, delta_iris.PRECISIONS)
     assert [(check.name.partition(":")[0], check.value, check.met) for check in section.checks] == [
         ("tokenizer", 2.0, True),
         ("world_model", 1.2, False),
@@ -50,8 +51,18 @@ def test_the_faster_of_the_authors_precisions_is_the_goal():
     assert spent.rows[0][1].startswith("tokenizer, encode 12%, tokenizer, decode 12%, backward, clipping 12%")
 
 
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+def test_a_processor_without_bfloat16_is_spared_the_authors_own_precision(monkeypatch, has_bfloat16):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: has_bfloat16)
+    peers = delta_iris.peer_precisions()
+    section = delta_iris.measure_updates(Plan(repeats=1, worker=worker), SETTINGS, peers)
+    assert ("authors as written s" in section.tables[0].columns) is has_bfloat16
+    assert ("no bfloat16" in section.tables[0].note) is not has_bfloat16
+    assert [check.value for check in section.checks] == [2.0, 1.2, 2.5]
+
+
 def test_gymlab_alone_has_no_goals_beside_anyone():
-    section = delta_iris.measure_updates(Plan(repeats=1, worker=worker), SETTINGS, beside_peer=False)
+    section = delta_iris.measure_updates(Plan(repeats=1, worker=worker), SETTINGS, ())
     assert not section.checks
     assert section.tables[0].rows == [["tokenizer", "1", "–"], ["world_model", "0.5", "1.5"], ["controller", "2", "3"]]
 

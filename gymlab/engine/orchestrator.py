@@ -61,6 +61,7 @@ class Orchestrator:
         self.best_score: float | None = None
         self.video: Path | None = None
         self.seconds_before = 0.0
+        self.cpu_seconds_before = 0.0
         self.training_seconds = 0.0
         self.epoch_began: int | None = None
         """Env steps at which the epoch that is going on began; None between epochs."""
@@ -116,6 +117,11 @@ class Orchestrator:
     def seconds(self) -> float:
         """Wall time spent in the loop, start-up not counted, over all sittings of the run."""
         return self.seconds_before + time.perf_counter() - self._start
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of this process meanwhile."""
+        return self.cpu_seconds_before + time.process_time() - self._cpu_start
 
     def _begin_epoch(self) -> None:
         if self.epoch_began is not None:
@@ -215,7 +221,7 @@ class Orchestrator:
             record(prefixed("train", f"collect/{name}"), value)
         now = time.perf_counter()
         record(names.WALL_SECONDS, self.seconds)
-        record(names.CPU_SECONDS, time.process_time() - self._cpu_start)
+        record(names.CPU_SECONDS, self.cpu_seconds)
         record(names.STEPS_PER_SECOND, self._epoch_steps / max(now - self._epoch_started_at, 1e-9))
         if now - self._memory_read_at >= MEMORY_EVERY_SECONDS:
             self._memory_read_at = now

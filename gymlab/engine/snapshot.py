@@ -47,6 +47,7 @@ def take(loop: Orchestrator) -> dict[str, Any]:
             "callbacks": {type(callback).__name__: callback.get_state() for callback in loop.callbacks},
             "best_score": loop.best_score,
             "seconds": loop.seconds,
+            "cpu_seconds": loop.cpu_seconds,
             "epoch_began": loop.epoch_began,
             "epoch_ending": loop.epoch_ending,
             "pending_metrics": loop.recorder.get_state(),
@@ -87,6 +88,7 @@ def restore_shared(loop: Orchestrator, checkpoint: Checkpoint) -> None:
             callback.set_state(saved)
     loop.best_score = state["best_score"]
     loop.seconds_before = state["seconds"]
+    loop.cpu_seconds_before = state.get("cpu_seconds", 0.0)
     loop.epoch_began = state["epoch_began"]
     loop.epoch_ending = state.get("epoch_ending", False)
 

@@ -162,6 +162,9 @@ def test_a_finished_run_can_be_extended(tmp_path):
     longer = gymlab.resume("one", runs_dir=tmp_path, max_env_steps=1024)
     assert longer.metrics["train/cnt/env_steps"] == [256, 512, 768, 1024]
     assert "Changed: max_env_steps: 512 -> 1024" in (longer.dir / "report.md").read_text()
+    for clock in ("sys/time/wall", "sys/time/cpu"):
+        seconds = longer.metrics[clock]
+        assert seconds == sorted(seconds), f"{clock} goes on where the run left off"
 
 
 def test_what_would_make_it_another_run_is_refused_by_name(tmp_path):

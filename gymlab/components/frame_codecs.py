@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.components.norm_silu import NormSiLU
+from gymlab.components.winograd import Convolution3x3
 
 GROUPS = 32
 """Groups of a norm, as far as there are so many channels."""
@@ -45,18 +46,13 @@ def norm(channels: int) -> NormSiLU:
     return NormSiLU(min(GROUPS, channels), channels)
 
 
-def convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size."""
-    return nn.Conv2d(inputs, outputs, 3, padding=1)
-
-
 class ResidualBlock(nn.Module):
     """Two convolutions beside a short cut, which is a 1x1 convolution where the number of channels changes."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.first_norm, self.first = norm(inputs), convolution(inputs, outputs)
-        self.second_norm, self.second = norm(outputs), convolution(outputs, outputs)
+        self.first_norm, self.first = norm(inputs), Convolution3x3(inputs, outputs)
+        self.second_norm, self.second = norm(outputs), Convolution3x3(outputs, outputs)
         self.skip = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,7 +70,7 @@ class Doubled(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.convolution = convolution(channels, channels)
+        self.convolution = Convolution3x3(channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H, W] -> [N, C, 2H, 2W]."""
@@ -107,14 +103,14 @@ class FrameEncoder(nn.Module):
     def __init__(self, inputs: int, outputs: int, channels: int, stages: Stages) -> None:
         super().__init__()
         self.fold = stages.fold
-        layers: list[nn.Module] = [convolution(inputs * self.fold**2, channels)]
+        layers: list[nn.Module] = [Convolution3x3(inputs * self.fold**2, channels)]
         width = channels
         for multiple, halve in zip(stages.multiples, stages.halves, strict=True):
             layers.append(ResidualBlock(width, multiple * channels))
             width = multiple * channels
             if halve:
                 layers.append(nn.Conv2d(width, width, 2, stride=2))
-        layers += [norm(width), convolution(width, outputs)]
+        layers += [norm(width), Convolution3x3(width, outputs)]
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -137,9 +133,9 @@ class FrameDecoder(nn.Module):
             if halve:
                 layers.append(Doubled(width))
             below = width
-        layers.append(convolution(inputs, below))
+        layers.append(Convolution3x3(inputs, below))
         layers.reverse()
-        layers += [norm(channels), convolution(channels, outputs * self.fold**2)]
+        layers += [norm(channels), Convolution3x3(channels, outputs * self.fold**2)]
         self.layers = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, features: Tensor) -> Tensor:

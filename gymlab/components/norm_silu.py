@@ -19,6 +19,8 @@ MOST_TOGETHER = 4
 """Channels of a group up to which this pays."""
 SMALL_MAP = 1024
 """Places of a map below which torch's own forward pass is slow."""
+AT_ONCE = 2**18
+"""Numbers of an image, or of several small ones, that are gone through together: about what a core's cache holds."""
 
 
 class NormSiLU(nn.GroupNorm):
@@ -53,23 +55,36 @@ class _NormSiLU(torch.autograd.Function):
         (gradient,) = gradients
         rows, weight, bias, mean, rate = ctx.saved_tensors
         count, places, channels = rows.shape
-        groups = mean.shape[1]
-        scale, offset = _affine(mean, rate, weight, bias)
-        normed = torch.addcmul(offset, rows, scale)
-        d_normed = torch.ops.aten.silu_backward(_rows(gradient), normed)
-        # Sums over places, [N, G, C / G].
-        sums = d_normed.sum(1).unflatten(1, (groups, -1))
-        products = torch.mul(d_normed, rows, out=normed).sum(1).unflatten(1, (groups, -1))
-        by_group = weight.view(groups, -1)
-        sum_all, product_all = (sums * by_group).sum(-1), (products * by_group).sum(-1)  # [N, G]
-        size = places * channels // groups
-        slope = (sum_all * mean - product_all) * rate**3 / size
-        level = -slope * mean - sum_all * rate / size
-        slopes, levels = (_by_channel(value, channels) for value in (slope, level))
-        dx = d_normed.mul_(scale).addcmul_(rows, slopes).add_(levels)
-        d_weight = ((products - sums * mean.unsqueeze(-1)) * rate.unsqueeze(-1)).sum(0).flatten()
+        outer, dx = _rows(gradient), torch.empty_like(rows)
+        d_affine = torch.zeros(2, channels, dtype=weight.dtype)
+        together = max(1, AT_ONCE // (places * channels))
+        for start in range(0, count, together):
+            part = slice(start, start + together)
+            d_affine += _part_backward(outer[part], rows[part], mean[part], rate[part], weight, bias, out=dx[part])
         shaped = dx.view(count, *gradient.shape[2:], channels).permute(0, 3, 1, 2)
-        return shaped, d_weight, sums.sum(0).flatten(), None, None
+        return shaped, *d_affine, None, None
+
+
+def _part_backward(
+    gradient: Tensor, rows: Tensor, mean: Tensor, rate: Tensor, weight: Tensor, bias: Tensor, *, out: Tensor
+) -> Tensor:
+    """Put dx of a few images into `out`; returns what they give to the gradients of weight and bias, [2, C]."""
+    groups, channels = mean.shape[1], len(weight)
+    scale, offset = _affine(mean, rate, weight, bias)
+    normed = torch.addcmul(offset, rows, scale)
+    d_normed = torch.ops.aten.silu_backward(gradient, normed)
+    # Sums over places, [N, G, C / G].
+    sums = d_normed.sum(1).unflatten(1, (groups, -1))
+    products = torch.mul(d_normed, rows, out=normed).sum(1).unflatten(1, (groups, -1))
+    by_group = weight.view(groups, -1)
+    sum_all, product_all = (sums * by_group).sum(-1), (products * by_group).sum(-1)  # [N, G]
+    size = rows.shape[1] * channels // groups
+    slope = (sum_all * mean - product_all) * rate**3 / size
+    level = -slope * mean - sum_all * rate / size
+    slopes, levels = (_by_channel(value, channels) for value in (slope, level))
+    torch.addcmul(levels, rows, slopes, out=out).addcmul_(d_normed, scale)
+    d_weight = (products - sums * mean.unsqueeze(-1)) * rate.unsqueeze(-1)
+    return torch.stack([d_weight, sums]).sum(1).flatten(1)
 
 
 def _rows(x: Tensor) -> Tensor:

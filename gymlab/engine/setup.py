@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from gymlab.envs.vector import VectorEnv
 
 MOST_EVALUATION_ENVS = 128
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Of glibc's malloc.h."""
 
 
 @dataclass
@@ -146,11 +150,14 @@ def set_threads(config: Config, observation_space: Space) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what tensors free: activations of a megabyte are else given back, and paid for again page by page.
+    """Let glibc keep what tensors free: large activations are else given back, and paid for again page by page.
 
-    glibc raises its thresholds by itself, up to 32 MB, when a larger piece than ever before is freed.
+    Other C libraries do as they do.
     """
-    torch.empty(31 << 20, dtype=torch.uint8)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_TRIM_THRESHOLD, -1)  # never
+        mallopt(M_MMAP_MAX, 0)  # no piece of its own, however large
 
 
 def bind_workflow(
@@ -208,7 +215,6 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
     set_threads(config, environment.observation_space)
-    keep_freed_memory()
     workflow = bind_workflow(
         config,
         environment.observation_space,
@@ -220,6 +226,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         # The processes of a distributed run are asked at different moments: they finish what they collect.
         stop_requested=(lambda: stop_signal.requested) if fabric.world_size == 1 else lambda: False,
     )
+    keep_freed_memory()
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
     scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
     buffers = _bind_buffers(workflow)

@@ -6,14 +6,19 @@ import pytest
 import torch
 from torch.nn import functional
 
+from gymlab.components import norm_silu
 from gymlab.components.norm_silu import NormSiLU, _NormSiLU
 
 
+@pytest.mark.parametrize("at_once", [1, norm_silu.AT_ONCE])
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
 @pytest.mark.parametrize(
     ("groups", "channels", "side"), [(4, 4, 8), (4, 8, 4), (2, 8, 8), (4, 4, 32), (4, 8, 33), (2, 32, 4)]
 )
-def test_values_and_gradients_are_those_of_torch(groups: int, channels: int, side: int, layout) -> None:
+def test_values_and_gradients_are_those_of_torch(
+    groups: int, channels: int, side: int, layout, at_once: int, monkeypatch
+) -> None:
+    monkeypatch.setattr(norm_silu, "AT_ONCE", at_once)
     torch.manual_seed(0)
     module = NormSiLU(groups, channels).double()
     torch.nn.init.normal_(module.weight)

@@ -1,5 +1,8 @@
 """From a config to a session: composed components, dimensions, hooks and buffers that must exist."""
 
+import platform
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -116,3 +119,25 @@ def test_small_networks_get_one_thread_and_a_number_wins():
     session(torch_threads=2).close()
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
+
+
+KEPT = """
+import resource, torch
+from gymlab.engine.setup import keep_freed_memory
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+keep_freed_memory()
+for _ in range(3):
+    before = faults()
+    torch.ones(64 << 20, dtype=torch.uint8)
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc")
+def test_freed_memory_is_kept() -> None:
+    """64 MB are 16,384 pages, which are paid for once."""
+    ran = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 1000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from gymlab.bench.launch import training_job
 from gymlab.bench.measure import failures
 from gymlab.bench.plan import Plan
+from gymlab.bench.processor import computes_bfloat16
 from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent
 from gymlab.bench.sections.bound import parts_job
 from gymlab.bench.sections.speed import figures, goals, table
@@ -36,16 +36,6 @@ BFLOAT_GOAL = 2.0
 COLLECT_GOAL = 0.85
 """Share of the rate that the vector env and the policy alone would have together."""
 PARTS = ("collect", "env", "policy")
-
-
-def computes_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether the processor multiplies in bfloat16; one that only converts it gains nothing."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
 
 
 def contenders(bfloat16: bool, threads: int) -> list[Contender]:

@@ -11,6 +11,7 @@ from typing import Any
 from gymlab.bench.measure import Repeats, failures, median_ratio
 from gymlab.bench.peer_environment import check_peer_source, peer_python, peer_source_arguments, peer_worker
 from gymlab.bench.plan import Plan
+from gymlab.bench.processor import computes_bfloat16
 from gymlab.bench.report import BenchReport, Check, Section, Table, number, percent, scaled, times
 from gymlab.bench.show import show, show_arguments, status
 
@@ -201,7 +202,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--starts", type=int, default=5, help="dreams in an update of the controller (default 5)")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of both (default 1)")
     parser.add_argument(
-        "--precision", default="32-true", choices=["32-true", "bf16-mixed"], help="gymlab's precision (default 32-true)"
+        "--precision",
+        choices=["32-true", "bf16-mixed"],
+        help="gymlab's precision (default: bf16-mixed, as the authors', where the processor multiplies in it, else 32-true)",
     )
     parser.add_argument(
         "--full",
@@ -216,7 +219,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     """Run and print; 1 when `--check` is given and a goal was missed."""
     source: Path | None = arguments.peer_source
     check_peer_source(source, REPOSITORY, PEER_FILE)
-    settings = {name: getattr(arguments, name) for name in ("sequences", "starts", "threads", "precision")}
+    settings = {name: getattr(arguments, name) for name in ("sequences", "starts", "threads")}
+    settings["precision"] = arguments.precision or ("bf16-mixed" if computes_bfloat16() else "32-true")
     settings["repeats"] = arguments.steps
     command = (
         f"gymlab bench delta_iris --repeats {arguments.repeats} --steps {arguments.steps} --sequences {arguments.sequences} "

@@ -8,15 +8,6 @@ from gymlab.bench.plan import Plan
 from gymlab.bench.settings import REFERENCE
 
 
-def test_bfloat16_is_what_the_processor_says(tmp_path):
-    flags = tmp_path / "cpuinfo"
-    flags.write_text("model name : x\nflags : fpu avx512f avx512_bf16\n")
-    assert atari.computes_bfloat16(flags)
-    flags.write_text("model name : avx512_bf16\nflags : fpu avx512f avx512_vnni\n")
-    assert not atari.computes_bfloat16(flags)
-    assert not atari.computes_bfloat16(tmp_path / "missing")
-
-
 def test_rows_have_the_same_threads():
     rows = atari.contenders(bfloat16=True, threads=2)
     assert [row.name for row in rows] == ["gymlab", "gymlab bf16", REFERENCE]

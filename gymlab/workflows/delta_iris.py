@@ -111,6 +111,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         self.known_words = KnownWords(config.tokens)
         self.held_out: HeldOut | None = None
         """What the model made of the epoch's first steps, before anything was learned from them."""
+        self.newest: dict[str, np.ndarray] | None = None
+        """These steps."""
         self.judged = -1
         names = ("act", "collect", *COMPONENTS)
         self.generators = {name: context.seeds.child("delta_iris", name).generator() for name in names}
@@ -228,8 +230,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         if self.judged != self.context.counters.epoch:
             # What was just seen has not been learned from yet.
             self.judged = self.context.counters.epoch
-            newest = last_records(records, self.config.burn_in + 1 + HORIZONS[-1])
-            self.held_out = None if newest is None else self.dreams.hold_out(newest)
+            self.newest = last_records(records, self.config.burn_in + 1 + HORIZONS[-1])
+            self.held_out = None if self.newest is None else self.dreams.hold_out(self.newest)
             metrics = {} if self.held_out is None else self.held_out.errors()
         return CollectResult(env_steps, steps, records, tuple(episodes), metrics)
 
@@ -410,8 +412,10 @@ class DeltaIRIS(ShowsDreams, Workflow):
         return state, DreamStep(observation, reward * self.config.reward_unit, ended)
 
     def dreams_held_out(self) -> HeldOut | None:
-        """Of the epoch's first steps."""
-        return self.held_out
+        """Of the epoch's first steps; where epochs have gone by without any, of the newest there are, as they are dreamt of now."""
+        if self.newest is None or self.context.counters.epoch <= self.judged + 1:
+            return self.held_out
+        return self.dreams.hold_out(self.newest)
 
     # Saving and telling
 

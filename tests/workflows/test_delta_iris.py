@@ -246,6 +246,23 @@ def test_what_was_just_seen_is_judged_before_it_is_learned(workflow):
     assert workflow.judged == workflow.context.counters.epoch
 
 
+def test_epochs_later_the_newest_steps_are_dreamt_of_anew(workflow):
+    workflow.judged, counters = -1, workflow.context.counters
+    workflow.config.__dict__["collect_steps"] = 25
+    workflow.collect(LATER)
+    workflow.config.__dict__["collect_steps"] = 5
+    first = workflow.dreams_held_out()
+    with torch.no_grad():
+        workflow.tokenizer.decoder.layers[-1].bias += 0.5
+    counters.epoch += 1
+    assert workflow.dreams_held_out() is first  # the epoch that just ended
+    counters.epoch += 1
+    later = workflow.dreams_held_out()
+    counters.epoch -= 2
+    np.testing.assert_array_equal(later.truth["image"], first.truth["image"])
+    assert (later.dream["image"] != first.dream["image"]).any()
+
+
 @pytest.mark.parametrize(
     ("experiment", "fields", "message"),
     [

@@ -29,7 +29,8 @@ class NormSiLU(nn.GroupNorm):
     def forward(self, x: Tensor) -> Tensor:
         """[N, C, H, W] -> the same."""
         together = self.num_channels // self.num_groups
-        if together > MOST_TOGETHER or not x.is_cpu or x.dtype != self.weight.dtype:
+        exact = x.dtype == self.weight.dtype and x.dtype.itemsize >= 4
+        if together > MOST_TOGETHER or not x.is_cpu or not exact:
             return functional.silu(super().forward(x), inplace=True)
         normed: Tensor = _NormSiLU.apply(x, self.weight, self.bias, self.num_groups, self.eps)
         return normed

@@ -44,7 +44,8 @@ class Convolution3x3(nn.Conv2d):
 
     def _pays(self, x: Tensor) -> bool:
         fits = x.shape[3] % TILE == 0 and min(self.in_channels, self.out_channels) >= FEWEST_CHANNELS
-        return fits and x.is_cpu and not torch.is_autocast_enabled("cpu") and _is_slow()
+        exact = x.dtype.itemsize >= 4 and not torch.is_autocast_enabled("cpu")
+        return fits and exact and x.is_cpu and _is_slow()
 
 
 def _is_slow() -> bool:

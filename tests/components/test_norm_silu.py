@@ -35,6 +35,12 @@ def test_values_and_gradients_are_those_of_torch(
         torch.testing.assert_close(one, other)
 
 
+def test_half_the_bits_are_left_to_torch() -> None:
+    torch.manual_seed(0)
+    module, x = NormSiLU(4, 8).bfloat16(), torch.randn(2, 8, 4, 4, dtype=torch.bfloat16)
+    assert torch.equal(module(x), functional.silu(functional.group_norm(x, 4, module.weight, module.bias)))
+
+
 def test_by_hand() -> None:
     """Two groups of one channel: 1 and 3 have mean 2 and deviation 1, 5 and 5 have none."""
     module = NormSiLU(2, 2, eps=0.0)

@@ -51,13 +51,27 @@ def test_no_less_exact_than_torch_in_32_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slow", "inputs", "width", "own"),
-    [(True, 64, 8, True), (False, 64, 8, False), (True, 32, 8, False), (True, 64, 6, False)],
+    ("slow", "inputs", "width", "dtype", "own"),
+    [
+        (True, 64, 8, torch.float32, True),
+        (False, 64, 8, torch.float32, False),
+        (True, 32, 8, torch.float32, False),
+        (True, 64, 6, torch.float32, False),
+        (True, 64, 8, torch.bfloat16, False),
+    ],
 )
-def test_it_steps_back_where_torch_is_as_good(slow: bool, inputs: int, width: int, own: bool, monkeypatch) -> None:
+def test_it_steps_back_where_torch_is_as_good(
+    slow: bool, inputs: int, width: int, dtype: torch.dtype, own: bool, monkeypatch
+) -> None:
     monkeypatch.setattr(winograd, "_is_slow", lambda: slow)
-    out = Convolution3x3(inputs, 64)(torch.randn(1, inputs, 4, width))
+    out = Convolution3x3(inputs, 64).to(dtype)(torch.randn(1, inputs, 4, width, dtype=dtype))
     assert ("_Convolution" in out.grad_fn.name()) == own
+
+
+def test_autocast_is_left_to_torch(monkeypatch) -> None:
+    monkeypatch.setattr(winograd, "_is_slow", lambda: True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Convolution3x3(64, 64)(torch.randn(1, 64, 4, 4)).dtype == torch.bfloat16
 
 
 def test_what_is_frozen_gets_no_gradient(monkeypatch) -> None:

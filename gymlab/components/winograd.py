@@ -74,14 +74,12 @@ def weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
     (_, inputs, height, width), outputs = x.shape, gradient.shape[1]
     together = max(1, AT_ONCE // (height * width * max(inputs, outputs)))
     pictures = (tensor.permute(0, 2, 3, 1).split(together) for tensor in (x, gradient))
-    products = x.new_zeros(6, 3, inputs, outputs)  # by place and row of the kernel
+    products = x.new_zeros(3, 6, inputs, outputs)  # by row of the kernel and place
     for x_part, y_part in zip(*pictures, strict=True):
-        for x_place, y_place, sums in zip(
-            _inputs_at_places(x_part), _gradients_at_places(y_part), products, strict=True
-        ):
-            for row in range(3):
-                sums[row].addmm_(x_place[row : row + height].flatten(0, 1).t(), y_place)
-    return torch.einsum("kp,prio->oirk", x.new_tensor(TO_WEIGHTS), products)
+        x_places, y_places = _inputs_at_places(x_part), _gradients_at_places(y_part)
+        for row in range(3):
+            products[row].baddbmm_(x_places[:, row : row + height].flatten(1, 2).transpose(1, 2), y_places)
+    return torch.einsum("kp,rpio->oirk", x.new_tensor(TO_WEIGHTS), products)
 
 
 def _inputs_at_places(x: Tensor) -> Tensor:

@@ -67,6 +67,7 @@ def examine(runs_dir: str | None = None) -> Iterator[Finding]:
     for package in CORE:
         yield _package(package)
     yield _ffmpeg()
+    yield _kernels()
     yield _runs(runs_dir)
     yield _git()
     yield _display()
@@ -124,6 +125,26 @@ def _ffmpeg() -> Finding:
         return f"{imageio_ffmpeg.get_ffmpeg_version()} (imageio-ffmpeg {imageio_ffmpeg.__version__})"
 
     return _importable("ffmpeg", "imageio_ffmpeg", describe)
+
+
+def _kernels() -> Finding:
+    """Whether what is written in C is compiled and used here; torch computes the same more slowly."""
+    import torch
+
+    from gymlab.components.compiled import OFF, REGISTERS, find_compiler, kernels
+    from gymlab.components.winograd import is_wanted
+
+    if os.environ.get(OFF) == "0":
+        return Finding("kernels", "ok", f"turned off by {OFF}=0")
+    if torch.backends.cpu.get_cpu_capability() not in REGISTERS:
+        return Finding("kernels", "ok", "none for this processor, torch computes")
+    compiler = find_compiler()
+    if compiler is None:
+        return Finding("kernels", "missing", "3x3 convolutions are slower", "install a C compiler, such as gcc")
+    if kernels("winograd") is None:
+        return Finding("kernels", "missing", f"{' '.join(compiler)} does not compile them; 3x3 convolutions are slower")
+    chosen = "quicker than torch's" if is_wanted() else "torch's are quicker and used"
+    return Finding("kernels", "ok", f"compiled by {' '.join(compiler)}, {chosen}")
 
 
 def _importable(name: str, module: str, describe: Callable[[], str]) -> Finding:

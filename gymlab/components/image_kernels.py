@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gymlab.components.winograd import convolution_3x3
+
 BLOCK = 4
 """Pixels of a 2x2 block, in the order (0, 0), (0, 1), (1, 0), (1, 1)."""
 TILE = 16
@@ -82,7 +84,7 @@ def _permuted(images: Tensor) -> Tensor:
 
 def convolve(x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
     """A 3x3 convolution that keeps the size: [N, H, W, I] -> [N, H, W, O]."""
-    return functional.conv2d(x.permute(0, 3, 1, 2), kernel, bias, padding=1).permute(0, 2, 3, 1)
+    return convolution_3x3(x.permute(0, 3, 1, 2), kernel, bias).permute(0, 2, 3, 1)
 
 
 def normed_silu(x: Tensor, scale: Tensor, eps: float) -> Tensor:

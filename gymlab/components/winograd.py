@@ -1,32 +1,38 @@
-"""3x3 convolutions whose weight gradients take half the products, by Winograd's method along rows of the picture.
+"""3x3 convolutions by Winograd's method: a quarter of the products, forwards and backwards (winograd.c).
 
-    six inputs x and four gradients y of a row  ->  three weights' gradients:  w[k] = sum over j of x[j + k] y[j]
-    as polynomials, at the places 0, 1, -1, 2, -2 and infinity:  w = A (B x * G y),  6 products instead of 12
-
-Products are summed over all tiles of all rows before A, so that 18 matrix products of channels by channels remain. Processors with AVX2
-alone are slow at these gradients (half of what they reach in the forward pass); all else is left to torch.
+Torch's convolutions run at the speed of matrix products at best, and on processors with AVX2 the gradients of their weights at half of it.
+Whether this is quicker is measured once on a machine. Where the kernel does not fit (other devices and precisions, few tiles of 4x4 pixels,
+no C compiler), torch computes as ever.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from gymlab.components.compiled import first_answer, kernels
+
 TILE = 4
-"""Gradients of a row that are taken together."""
-FEWEST_CHANNELS = 64
-"""Channels, in and out, from which this pays."""
-AT_ONCE = 2**18
-"""Numbers of a picture, or of several small ones, that are worked on together: about what a core's cache holds."""
-TO_WEIGHTS = (
-    (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24, 0.0),
-    (0.0, -1 / 6, 1 / 6, 1 / 12, -1 / 12, 0.0),
-    (0.0, -1 / 6, -1 / 6, 1 / 6, 1 / 6, 1.0),
-)
-"""A, with the factors that G leaves out."""
+"""Side of the squares of outputs that are computed together."""
+PLACES = 36
+"""Products of matrices that it takes."""
+FEWEST_TILES = 48
+"""Squares from which it pays to transform the weights."""
+FEWEST_A_THREAD = 24
+"""Squares from which it pays to use one more thread."""
+TURNS = 8
+"""Measurements by which torch or the kernel is chosen; the first is lost to warming up."""
 
 
 class Convolution3x3(nn.Conv2d):
@@ -37,77 +43,142 @@ class Convolution3x3(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, I, H, W] -> [N, O, H, W]."""
-        if not (torch.is_grad_enabled() and self._pays(x)):
-            return super().forward(x)
-        convolved: Tensor = _Convolution.apply(x, self.weight, self.bias)
-        return convolved
-
-    def _pays(self, x: Tensor) -> bool:
-        fits = x.shape[3] % TILE == 0 and min(self.in_channels, self.out_channels) >= FEWEST_CHANNELS
-        exact = x.dtype.itemsize >= 4 and not torch.is_autocast_enabled("cpu")
-        return fits and exact and x.is_cpu and _is_slow()
+        return convolution_3x3(x, self.weight, self.bias)
 
 
-def _is_slow() -> bool:
-    return torch.backends.cpu.get_cpu_capability() == "AVX2"
+def convolution_3x3(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """[N, I, H, W], [O, I, 3, 3], [O] -> [N, O, H, W], with gradients."""
+    if not _pays(x, weight):
+        return functional.conv2d(x, weight, bias, padding=1)
+    convolved: Tensor = _Convolution.apply(x, weight, bias)
+    return convolved
+
+
+def _pays(x: Tensor, weight: Tensor) -> bool:
+    (_, inputs, height, width), outputs = x.shape, len(weight)
+    large = not (height % TILE or width % TILE) and _tiles(x) >= FEWEST_TILES
+    exact = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    eager = x.is_cpu and not torch.compiler.is_compiling()
+    if not (large and exact and eager and is_wanted()):
+        return False
+    multiple = _functions().channels()
+    return bool(inputs % multiple == outputs % multiple == 0)
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return functional.conv2d(x, weight, bias, padding=1)
+        return convolve(x, weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
         # For the inputs, a convolution with the kernel turned round.
-        dx = functional.conv2d(gradient, weight.flip(2, 3).transpose(0, 1), padding=1) if of_x else None
+        dx = convolve(gradient, weight.flip(2, 3).transpose(0, 1)) if of_x else None
         d_weight = weight_gradient(x, gradient) if of_weight else None
         return dx, d_weight, gradient.sum((0, 2, 3)) if of_bias else None
 
 
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[N, I, H, W], [O, I, 3, 3], [O] -> [N, O, H, W]."""
+    (count, inputs, height, width), outputs = x.shape, len(weight)
+    y = torch.empty(count, outputs, height, width, memory_format=torch.channels_last)
+    x, kernel = _channels_last(x), weight.permute(2, 3, 1, 0).contiguous()
+    at_places = x.new_empty(PLACES, inputs, outputs)
+    _functions().transform_weights(_address(kernel), inputs, outputs, _address(at_places))
+    bias = None if bias is None else bias.contiguous()
+    tensors = _address(x), _address(at_places), None if bias is None else _address(bias), _address(y)
+    _share(lambda _, *tiles: _functions().convolve(*tensors, *tiles), x, outputs)
+    return y
+
+
 def weight_gradient(x: Tensor, gradient: Tensor) -> Tensor:
-    """Of a 3x3 convolution: inputs [N, I, H, W], gradients of its outputs [N, O, H, W] -> [O, I, 3, 3]."""
-    (_, inputs, height, width), outputs = x.shape, gradient.shape[1]
-    together = max(1, AT_ONCE // (height * width * max(inputs, outputs)))
-    pictures = (tensor.permute(0, 2, 3, 1).split(together) for tensor in (x, gradient))
-    products = x.new_zeros(3, 6, inputs, outputs)  # by row of the kernel and place
-    for x_part, y_part in zip(*pictures, strict=True):
-        x_places, y_places = _inputs_at_places(x_part), _gradients_at_places(y_part)
-        for row in range(3):
-            products[row].baddbmm_(x_places[:, row : row + height].flatten(1, 2).transpose(1, 2), y_places)
-    return torch.einsum("kp,rpio->oirk", x.new_tensor(TO_WEIGHTS), products)
+    """Inputs [N, I, H, W] and gradients of the outputs [N, O, H, W] -> [O, I, 3, 3]."""
+    inputs, outputs = x.shape[1], gradient.shape[1]
+    d_weight = x.new_empty(3, 3, inputs, outputs)
+    x, gradient = _channels_last(x), _channels_last(gradient)
+    tensors, sums = (_address(x), _address(gradient)), x.new_zeros(_threads(x), PLACES, inputs, outputs)
+    _share(lambda part, *tiles: _functions().add_products(*tensors, _address(sums[part]), *tiles), x, outputs)
+    total = sums.sum(0) if len(sums) > 1 else sums[0]
+    _functions().transform_sums(_address(total), inputs, outputs, _address(d_weight))
+    return d_weight.permute(3, 2, 0, 1)
 
 
-def _inputs_at_places(x: Tensor) -> Tensor:
-    """B x of each tile: [N, H, W, C] -> [6, H + 2, N W / 4, C], with a row of zeros around."""
-    count, height, width, channels = x.shape
-    padded = x.new_zeros(height + 2, count, width + TILE, channels)
-    padded[1:-1, :, 1 : width + 1] = x.transpose(0, 1)
-    x0, x1, x2, x3, x4, x5 = (padded[:, :, start : start + width : TILE] for start in range(6))
-    places = x.new_empty(6, *x0.shape)
-    even, odd = x4 - x2, x3 - x1
-    torch.add(even, x0 - x2, alpha=4, out=places[0])
-    torch.add(even, odd, alpha=2, out=places[3])
-    torch.sub(even, odd, alpha=2, out=places[4])
-    torch.sub(x5 - x3, odd, alpha=4, out=places[5])
-    torch.sub(x4, x2, alpha=4, out=even)
-    torch.sub(x3, x1, alpha=4, out=odd)
-    torch.add(even, odd, out=places[1])
-    torch.sub(even, odd, out=places[2])
-    return places.flatten(2, 3)
+class _Shape(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ("height", "width", "inputs", "outputs")]
 
 
-def _gradients_at_places(y: Tensor) -> Tensor:
-    """G y of each tile but for the factors in A: [N, H, W, C] -> [6, H N W / 4, C]."""
-    y0, y1, y2, y3 = (y[:, :, start::TILE].transpose(0, 1) for start in range(TILE))
-    places = y.new_empty(6, *y0.shape)
-    places[0], places[5] = y0, y3
-    for place, factor in ((1, 1), (3, 2)):
-        even, odd = torch.add(y0, y2, alpha=factor**2), torch.add(y1, y3, alpha=factor**2)
-        torch.add(even, odd, alpha=factor, out=places[place])
-        torch.sub(even, odd, alpha=factor, out=places[place + 1])
-    return places.flatten(1, 3)
+def _share(work: Callable[..., None], x: Tensor, outputs: int) -> None:
+    """The tiles of pictures in equal parts, one for each thread: work(part, room, first tile, last, shape)."""
+    _, inputs, height, width = x.shape
+    threads, tiles, shape = _threads(x), _tiles(x), _Shape(height, width, inputs, outputs)
+    room = x.new_empty(threads, _functions().room(shape))
+
+    def work_on(part: int) -> None:
+        work(part, _address(room[part]), tiles * part // threads, tiles * (part + 1) // threads, shape)
+
+    others = [_pool(threads - 1).submit(work_on, part) for part in range(1, threads)]
+    work_on(0)
+    for other in others:
+        other.result()
+
+
+def _threads(x: Tensor) -> int:
+    """Torch's, as far as there is work for them."""
+    return max(1, min(torch.get_num_threads(), _tiles(x) // FEWEST_A_THREAD))
+
+
+def _tiles(x: Tensor) -> int:
+    count, _, height, width = x.shape
+    return count * height * width // TILE**2
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="winograd")
+
+
+@functools.cache
+def _functions() -> Any:
+    """Those of winograd.c, or None."""
+    functions = kernels("winograd")
+    if functions is not None:
+        functions.room.restype = ctypes.c_long
+    return functions
+
+
+@functools.cache
+def is_wanted() -> bool:
+    """Whether there is a kernel, and this machine is quicker with it."""
+    return _functions() is not None and first_answer(f"{Path(_functions()._name).stem}-is-quicker", _is_quicker)
+
+
+@torch.no_grad()
+def _is_quicker() -> bool:
+    """Both ways of one layer by turns, in time of the processor: what else runs on the machine makes no turn shorter."""
+    x, weight = _channels_last(torch.ones(8, 64, 32, 32)), _channels_last(torch.ones(64, 64, 3, 3))
+    ways = (partial(functional.conv2d, x, weight, padding=1), partial(convolve, x, weight))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    turns = [[_seconds(way) for way in ways] for _ in range(TURNS)]
+    torch.set_num_threads(threads)
+    torchs, own = map(min, zip(*turns, strict=True))
+    return own < torchs
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _address(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())

@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from gymlab.cli import doctor, extras
 
 
@@ -11,7 +13,17 @@ def test_a_machine_that_works(cli):
     found = shown.json()
     assert found["works"] is True
     named = {finding["name"]: finding for finding in found["findings"]}
-    assert {"python", "torch", "gymnasium", "ffmpeg", "runs", "git", "display", "gymlab[box2d]"} <= named.keys()
+    assert {
+        "python",
+        "torch",
+        "gymnasium",
+        "ffmpeg",
+        "kernels",
+        "runs",
+        "git",
+        "display",
+        "gymlab[box2d]",
+    } <= named.keys()
     assert "threads" in named["torch"]["detail"]
     assert named["torch"]["state"] == "ok"
     assert "gymlab[dev]" not in named
@@ -63,3 +75,35 @@ def test_a_runs_directory_that_cannot_be_written(cli, tmp_path):
 def test_asking_makes_no_directory(cli, tmp_path):
     cli("doctor")
     assert list(tmp_path.iterdir()) == []
+
+
+def kernels_found(cli):
+    found = cli("doctor", "--json")
+    assert found.code == 0
+    return next(finding for finding in found.json()["findings"] if finding["name"] == "kernels")
+
+
+def test_a_machine_without_a_compiler_is_slower_and_works(cli, monkeypatch):
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr("gymlab.components.compiled.find_compiler", lambda: None)
+    finding = kernels_found(cli)
+    assert finding["state"] == "missing"
+    assert "C compiler" in finding["fix"]
+
+
+@pytest.mark.parametrize(("quicker", "told"), [(True, "quicker than torch's"), (False, "torch's are quicker")])
+def test_which_kernels_are_used(cli, monkeypatch, quicker, told):
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr("gymlab.components.compiled.find_compiler", lambda: ["cc"])
+    monkeypatch.setattr("gymlab.components.compiled.kernels", lambda name: object())
+    monkeypatch.setattr("gymlab.components.winograd.is_wanted", lambda: quicker)
+    finding = kernels_found(cli)
+    assert finding["state"] == "ok"
+    assert told in finding["detail"]
+
+
+def test_kernels_that_are_not_wanted_are_not_missed(cli, monkeypatch):
+    monkeypatch.setenv("GYMLAB_KERNELS", "0")
+    finding = kernels_found(cli)
+    assert finding["state"] == "ok"
+    assert "GYMLAB_KERNELS" in finding["detail"]

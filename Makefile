@@ -37,6 +37,7 @@ bench: $(VENV)/.dev ## speed against the installed peers, written to docs/benchm
 	$(BIN)/gymlab bench atari --markdown docs/benchmarks.md
 	$(BIN)/gymlab bench dreamer --markdown docs/benchmarks.md
 	$(BIN)/gymlab bench dreams --markdown docs/benchmarks.md
+	$(BIN)/gymlab bench convolutions --markdown docs/benchmarks.md
 
 docs: $(VENV)/.dev ## rewrite the generated pages and pictures of docs/
 	$(BIN)/python -m benchmarks.pages

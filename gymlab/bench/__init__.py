@@ -5,7 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-BENCHES = ("ppo", "atari", "envs", "collect", "loader", "update", "dreamer", "tdmpc", "dreams", "delta_iris")
+BENCHES = (
+    "ppo",
+    "atari",
+    "envs",
+    "collect",
+    "loader",
+    "update",
+    "dreamer",
+    "tdmpc",
+    "dreams",
+    "delta_iris",
+    "convolutions",
+)
 """Names of the benches; each is a module here with HELP, add_arguments(parser) and run_command(arguments) -> int."""
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from gymlab.bench.measure import failures
 from gymlab.bench.plan import Plan
-from gymlab.bench.report import BenchReport, Check, Section, Table, number, times
-from gymlab.bench.show import show, show_arguments, status
+from gymlab.bench.report import Check, Section, Table, number, times
+from gymlab.bench.show import run_turns, turn_arguments
 
 HELP = "World Models' controllers in dreams: a population at once against one by one"
 SIZES: dict[str, dict[str, int]] = {
@@ -49,16 +48,9 @@ def measure(plan: Plan, threads: int) -> Section:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
-    parser.add_argument("--repeats", type=int, default=3, help="interleaved repeats (default 3)")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time of each way in a turn (default 1)")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1)")
-    show_arguments(parser)
+    turn_arguments(parser, "way in a turn")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run and print; 1 when `--check` is given and a goal was missed."""
-    command = f"gymlab bench dreams --repeats {arguments.repeats} --seconds {arguments.seconds:g} --threads {arguments.threads}"
-    with status(quiet=arguments.json) as say:
-        plan = replace(Plan(repeats=arguments.repeats, seconds=arguments.seconds), say=say)
-        section = measure(plan, arguments.threads)
-    return show(BenchReport("dreams", command, [section]), arguments)
+    return run_turns("dreams", measure, arguments)

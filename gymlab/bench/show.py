@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gymlab.bench.report import BenchReport, write_markdown
+from gymlab.bench.plan import Plan
+from gymlab.bench.report import BenchReport, Section, write_markdown
 
 
 def comma_list(text: str) -> list[str]:
@@ -26,6 +27,22 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print figures and ratios as JSON")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="also write the tables into this Markdown file")
     parser.add_argument("--check", action="store_true", help="end with code 1 when a goal is missed")
+
+
+def turn_arguments(parser: argparse.ArgumentParser, timed: str) -> None:
+    """Options of a bench that times two ways by turns."""
+    parser.add_argument("--repeats", type=int, default=3, help="interleaved repeats (default 3)")
+    parser.add_argument("--seconds", type=float, default=1.0, help=f"time of each {timed} (default 1)")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads (default 1)")
+    show_arguments(parser)
+
+
+def run_turns(bench: str, measure: Callable[[Plan, int], Section], arguments: argparse.Namespace) -> int:
+    """Run such a bench and print; 1 when `--check` is given and a goal was missed."""
+    options = f"--repeats {arguments.repeats} --seconds {arguments.seconds:g} --threads {arguments.threads}"
+    with status(quiet=arguments.json) as say:
+        section = measure(Plan(repeats=arguments.repeats, seconds=arguments.seconds, say=say), arguments.threads)
+    return show(BenchReport(bench, f"gymlab bench {bench} {options}", [section]), arguments)
 
 
 @contextlib.contextmanager

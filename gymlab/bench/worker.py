@@ -122,6 +122,13 @@ def delta_iris_dreams(job: dict[str, Any]) -> dict[str, Any]:
     return time_dreams(job)
 
 
+def convolutions(job: dict[str, Any]) -> dict[str, Any]:
+    """Milliseconds of a 3x3 convolution, by torch and by gymlab's kernel."""
+    from gymlab.bench.convolution_times import time_layer
+
+    return dict(time_layer(job))
+
+
 TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "train": train,
     "threshold": threshold,
@@ -136,6 +143,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "dreams": dreams,
     "delta_iris": delta_iris,
     "delta_iris_dreams": delta_iris_dreams,
+    "convolutions": convolutions,
 }
 
 

@@ -15,7 +15,8 @@ EXAMPLES = """  gymlab bench ppo                              against every peer
   gymlab bench dreamer --threads 2              an update of DreamerV3 beside sheeprl's
   gymlab bench tdmpc --peer-source tdmpc2       plans and updates of TD-MPC2 beside its authors'
   gymlab bench dreams                           World Models' populations in dreams, at once and one by one
-  gymlab bench delta_iris --peer-source iris    updates of Δ-IRIS beside its authors', dreams with a cache and without"""
+  gymlab bench delta_iris --peer-source iris    updates of Δ-IRIS beside its authors', dreams with a cache and without
+  gymlab bench convolutions                     3x3 convolutions by gymlab's kernel and by torch"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

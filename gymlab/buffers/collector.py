@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from gymlab.buffers.rollout import Rollout, RolloutStorage
 from gymlab.components.distributions import Distribution
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
+from gymlab.components.turns import seconds_by_turns
 from gymlab.envs.pace import cores, halves_pay
 from gymlab.envs.step import Episode, Step
 from gymlab.errors import ConfigError, NonFiniteError
@@ -131,16 +131,7 @@ class RolloutCollector:
         """What the policy takes for so many environments, when nothing holds it up."""
         act = self.policy if self.policy.collects_values else self.policy.actor
         rows = [np.zeros_like(self.storage.observations[0, :1]).repeat(count, axis=0) for count in counts]
-        quickest = [math.inf] * len(counts)
-        end, calls = time.perf_counter() + POLICY_SECONDS, 0
-        while calls < POLICY_CALLS or time.perf_counter() < end:
-            calls += 1
-            for number, x in enumerate(rows):
-                # This thread's own time: other programs hold up its calls, and not all of them alike.
-                begin = time.thread_time()
-                act(x)
-                quickest[number] = min(quickest[number], time.thread_time() - begin)
-        return quickest
+        return seconds_by_turns([partial(act, x) for x in rows], POLICY_CALLS, POLICY_SECONDS)
 
     def collect(
         self, length: int, *, finish: bool = False, limit: int | None = None

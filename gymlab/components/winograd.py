@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import time
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from gymlab.components.compiled import first_answer, kernels
+from gymlab.components.turns import seconds_by_turns
 
 TILE = 4
 """Side of the squares of outputs that are computed together."""
@@ -32,7 +33,7 @@ FEWEST_TILES = 48
 FEWEST_A_THREAD = 24
 """Squares from which it pays to use one more thread."""
 TURNS = 8
-"""Measurements by which torch or the kernel is chosen; the first is lost to warming up."""
+"""Measurements by which torch or the kernel is chosen."""
 
 
 class Convolution3x3(nn.Conv2d):
@@ -142,6 +143,11 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="winograd")
 
 
+if hasattr(os, "register_at_fork"):
+    # A forked process has none of its parent's threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 @functools.cache
 def _functions() -> Any:
     """Those of winograd.c, or None."""
@@ -159,21 +165,14 @@ def is_wanted() -> bool:
 
 @torch.no_grad()
 def _is_quicker() -> bool:
-    """Both ways of one layer by turns, in time of the processor: what else runs on the machine makes no turn shorter."""
+    """Both ways of one layer, by turns."""
     x, weight = _channels_last(torch.ones(8, 64, 32, 32)), _channels_last(torch.ones(64, 64, 3, 3))
     ways = (partial(functional.conv2d, x, weight, padding=1), partial(convolve, x, weight))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    turns = [[_seconds(way) for way in ways] for _ in range(TURNS)]
+    torchs, own = seconds_by_turns(ways, TURNS)
     torch.set_num_threads(threads)
-    torchs, own = map(min, zip(*turns, strict=True))
     return own < torchs
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    began = time.thread_time()
-    work()
-    return time.thread_time() - began
 
 
 def _channels_last(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,18 @@ def test_forward_does_not_depend_on_the_number_of_threads(threads, monkeypatch) 
     assert torch.equal(found[0], found[2])
 
 
+def test_a_forked_process_has_threads_of_its_own(threads, monkeypatch) -> None:
+    monkeypatch.setattr(winograd, "FEWEST_A_THREAD", 1)
+    threads(2)
+    x, weight = torch.ones(3, 32, 16, 16), torch.ones(32, 32, 3, 3)
+    convolve(x, weight)
+    child = multiprocessing.get_context("fork").Process(target=convolve, args=(x, weight))
+    child.start()
+    child.join(20)
+    child.kill()
+    assert child.exitcode == 0
+
+
 def test_gradients_of_a_large_batch_keep_as_many_digits_as_those_of_torch() -> None:
     torch.manual_seed(0)
     x, gradient = (torch.randn(30, 32, 64, 64).to(memory_format=torch.channels_last) for _ in range(2))
@@ -180,7 +193,7 @@ def test_a_gradient_of_a_gradient_is_refused_and_not_wrong() -> None:
 
 def test_the_quicker_one_is_chosen(monkeypatch) -> None:
     times = {"conv2d": 2.0, "convolve": 1.0}
-    monkeypatch.setattr(winograd, "_seconds", lambda way: times[way.func.__name__])
+    monkeypatch.setattr(winograd, "seconds_by_turns", lambda ways, turns: [times[way.func.__name__] for way in ways])
     before = torch.get_num_threads()
     assert winograd._is_quicker()
     times["conv2d"] = 0.5

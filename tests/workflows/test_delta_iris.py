@@ -13,6 +13,8 @@ from dream_door import assert_a_door
 from torch import nn
 
 import gymlab
+from gymlab.components import winograd
+from gymlab.components.compiled import kernels
 from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import PhaseView, Recording, WorldModel
 from gymlab.errors import ConfigError
@@ -282,8 +284,8 @@ def whole(tmp_path_factory):
     return gymlab.train("Tile-v0", algo="delta_iris", runs_dir=tmp_path_factory.mktemp("whole"), **TINY)
 
 
-@pytest.mark.parametrize("hook", ["update_tokenizer", "update_world_model", "update_controller", "collect"])
-def test_resume_is_exact_in_the_middle_of_an_epoch(tmp_path, monkeypatch, whole, hook):
+def cut_and_resumed(directory, monkeypatch, hook, fields):
+    """A run that was stopped in the fifth call of a hook, and went on."""
     calls, function = [], getattr(DeltaIRIS, hook)
 
     def cut(self, *arguments):
@@ -292,12 +294,41 @@ def test_resume_is_exact_in_the_middle_of_an_epoch(tmp_path, monkeypatch, whole,
             os.kill(os.getpid(), signal.SIGTERM)
         return function(self, *arguments)
 
-    monkeypatch.setattr(DeltaIRIS, hook, cut)
-    assert gymlab.train("Tile-v0", algo="delta_iris", runs_dir=tmp_path, run_id="cut", **TINY).status == "stopped"
-    monkeypatch.undo()
-    resumed = gymlab.resume("cut", runs_dir=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaIRIS, hook, cut)
+        run = gymlab.train("Tile-v0", algo="delta_iris", runs_dir=directory, run_id="cut", **fields)
+        assert run.status == "stopped"
+    return gymlab.resume("cut", runs_dir=directory)
+
+
+def assert_equal_runs(whole, resumed):
     assert resumed.status == whole.status == "finished"
     rows = [{k: v for k, v in run.metrics.items() if not k.startswith("sys/")} for run in (whole, resumed)]
     assert rows[0] == rows[1]
     first, second = (run.checkpoints.find().read_model() for run in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("hook", ["update_tokenizer", "update_world_model", "update_controller", "collect"])
+def test_resume_is_exact_in_the_middle_of_an_epoch(tmp_path, monkeypatch, whole, hook):
+    assert_equal_runs(whole, cut_and_resumed(tmp_path, monkeypatch, hook, TINY))
+
+
+@pytest.mark.skipif(kernels("winograd") is None, reason="no C compiler, or a processor of another kind")
+def test_resume_is_exact_where_the_kernel_computes_on_two_threads(tmp_path, monkeypatch):
+    shared, weight_gradient = [], winograd.weight_gradient
+
+    def watched(x, gradient):
+        shared.append(winograd._threads(x))
+        return weight_gradient(x, gradient)
+
+    monkeypatch.setattr(winograd, "is_wanted", lambda: True)
+    monkeypatch.setattr(winograd, "FEWEST_TILES", 1)
+    monkeypatch.setattr(winograd, "FEWEST_A_THREAD", 1)
+    monkeypatch.setattr(winograd, "weight_gradient", watched)
+    fields = TINY | {"tokenizer_channels": 32, "torch_threads": 2}
+    whole = gymlab.train("Tile-v0", algo="delta_iris", runs_dir=tmp_path, **fields)
+    assert set(shared) == {2}
+    resumed = cut_and_resumed(tmp_path, monkeypatch, "update_tokenizer", fields)
+    torch.set_num_threads(1)
+    assert_equal_runs(whole, resumed)

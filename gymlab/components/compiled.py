@@ -20,6 +20,8 @@ from pathlib import Path
 
 import torch
 
+from gymlab.user_cache import in_user_cache
+
 logger = logging.getLogger(__name__)
 
 FLAGS = ("-O3", "-shared", "-fPIC", "-mfma")
@@ -36,7 +38,7 @@ def kernels(name: str) -> ctypes.CDLL | None:
         return None
     source, flags = Path(__file__).with_name(f"{name}.c"), FLAGS + registers
     try:
-        library = _kept(f"{name}-{_digest(' '.join(flags), source.read_text())}.so")
+        library = in_user_cache(f"{name}-{_digest(' '.join(flags), source.read_text())}.so")
         if not library.exists():
             compile_library([*compiler, *flags], source, library)
         return ctypes.CDLL(str(library))
@@ -65,7 +67,7 @@ def compile_library(command: list[str], source: Path, library: Path) -> None:
 def first_answer(question: str, find: Callable[[], bool]) -> bool:
     """What came out when this torch was first asked on a processor of this name: what is measured may come out otherwise the next time,
     and a run that goes on is to compute as it began."""
-    kept = _kept(f"{question}-{_digest(_processor(), torch.__version__)}.txt")
+    kept = in_user_cache(f"{question}-{_digest(_processor(), torch.__version__)}.txt")
     if (known := _read_answer(kept)) is not None:
         return known
     answer = find()
@@ -80,11 +82,6 @@ def _read_answer(kept: Path) -> bool | None:
     with suppress(OSError):
         return {"yes": True, "no": False}.get(kept.read_text(encoding="utf-8"))
     return None
-
-
-def _kept(name: str) -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "gymlab" / name
 
 
 def _digest(*texts: str) -> str:

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from gymlab.errors import EnvironmentFailure
+from gymlab.user_cache import in_user_cache
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +104,7 @@ def draws(backend: str) -> bool:
 
 def cache_file() -> Path:
     """Where the answer is kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "gymlab" / "gl.json"
+    return in_user_cache("gl.json")
 
 
 def _conditions() -> str:

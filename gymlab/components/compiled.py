@@ -29,6 +29,7 @@ REGISTERS = {"AVX2": ("-mavx2",), "AVX512": ("-mavx512f", "-mavx512bw", "-mavx51
 """Flags by what torch found the processor to have."""
 COMPILERS = ("cc", "gcc", "clang")
 OFF = "GYMLAB_KERNELS"
+LIMIT = "ONEDNN_MAX_CPU_ISA"
 
 
 def kernels(name: str) -> ctypes.CDLL | None:
@@ -89,8 +90,11 @@ def _digest(*texts: str) -> str:
 
 
 def _processor() -> str:
-    """Its name, as far as the system tells."""
+    """Its name and instructions, as far as the system tells, and the ones that torch's convolutions are limited to: the same name may come
+    with fewer of them on a virtual machine."""
+    limit = os.environ.get(LIMIT, "")
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next((line for line in lines if line.startswith("model name")), platform.processor())
-    return platform.processor()
+        found = [next((line for line in lines if line.startswith(key)), "") for key in ("model name", "flags")]
+        return "\n".join([*found, limit])
+    return f"{platform.processor()}\n{limit}"

@@ -21,6 +21,7 @@ enum { PANEL = 2 * LANES }; /* outputs whose sums are kept in registers together
 enum { ROWS = 6 };          /* with so many tiles */
 enum { COLUMNS = 4 };       /* or, for gradients, with so many inputs */
 enum { TILES = 24 };        /* tiles in the cache together: a multiple of ROWS */
+enum { SPAN = 16 * TILES }; /* tiles whose products are summed by themselves, so that a large batch keeps the digits of a small one */
 enum { SPACING = 16 };      /* numbers between places, so that they do not compete for the same lines of the cache */
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -232,7 +233,7 @@ int channels(void) { return PANEL; }
 /* Numbers that a thread needs room for in the two functions below. */
 long room(shape s) {
     int products = s.outputs > PANEL ? s.outputs : PANEL;
-    return PLACES * (long)(TILES * (s.inputs + products) + 2 * SPACING);
+    return PLACES * ((long)TILES * (s.inputs + products) + 2 * SPACING + (long)s.inputs * s.outputs);
 }
 
 /* y of the tiles from first to last, by weights as above. */
@@ -255,10 +256,13 @@ void convolve(const float *x, const float *w, const float *bias, float *y, float
 
 /* Add (B' x B) * (A dy A') of the tiles from first to last to sums [36][inputs][outputs]. */
 void add_products(const float *x, const float *dy, float *sums, float *v, int first, int last, shape s) {
-    long of_x = TILES * s.inputs + SPACING, of_y = TILES * s.outputs + SPACING;
-    float *z = v + PLACES * of_x;
+    long of_x = TILES * s.inputs + SPACING, of_y = TILES * s.outputs + SPACING, numbers = (long)PLACES * s.inputs * s.outputs;
+    int several = last - first > SPAN;
+    float *z = v + PLACES * of_x, *span = several ? z + PLACES * of_y : sums;
     for (int start = first; start < last; start += TILES) {
         int count = last - start < TILES ? last - start : TILES;
+        if (several && (start - first) % SPAN == 0)
+            for (long i = 0; i < numbers; i++) span[i] = 0;
         for (int tile = 0; tile < count; tile++) {
             place at = place_of(start + tile, s);
             transform_inputs(x, at, s, v + tile * s.inputs, of_x);
@@ -268,6 +272,8 @@ void add_products(const float *x, const float *dy, float *sums, float *v, int fi
             for (int output = 0; output < s.outputs; output += PANEL)
                 for (int input = 0; input < s.inputs; input += COLUMNS)
                     multiply_turned(v + at * of_x + input, z + at * of_y + output, count, s.inputs, s.outputs,
-                                    sums + ((long)at * s.inputs + input) * s.outputs + output);
+                                    span + ((long)at * s.inputs + input) * s.outputs + output);
+        if (several && ((start + TILES - first) % SPAN == 0 || start + TILES >= last))
+            for (long i = 0; i < numbers; i++) sums[i] += span[i];
     }
 }

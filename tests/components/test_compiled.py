@@ -102,6 +102,14 @@ def test_another_processor_is_asked_anew(cache, monkeypatch) -> None:
         assert compiled.first_answer("quicker", lambda answer=answer: answer) == answer
 
 
+def test_other_instructions_are_asked_anew(cache, monkeypatch) -> None:
+    """Torch's convolutions take another time with them."""
+    cache.mkdir()
+    for limit, answer in (("AVX2", True), ("SSE41", False), ("AVX2", True)):
+        monkeypatch.setenv(compiled.LIMIT, limit)
+        assert compiled.first_answer("quicker", lambda answer=answer: answer) == answer
+
+
 def test_of_two_at_once_the_first_counts(cache) -> None:
     cache.mkdir()
 

@@ -18,6 +18,8 @@ from gymlab.cli.arguments import add_json, add_plugins, at_least_one, split_word
 from gymlab.errors import EnvironmentFailure, GymlabError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gymlab.config.schema import Config
     from gymlab.envs.check import Finding
 
@@ -54,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, and show each finding as it comes."""
+    from rich.text import Text
+
     from gymlab.cli.output import output_kept_clean, screen, show_json
     from gymlab.engine.seeding import SeedTree
     from gymlab.envs.check import check_environment, fresh_trace
@@ -68,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings: list[Finding] = []
     console = screen()
     if not arguments.json:
-        console.print(f"[bold]{config.env_id}[/] as in {config.project_id}:{config.variant}")
+        console.print(Text.assemble((config.env_id, "bold"), f" as in {config.project_id}:{config.variant}"))
     for finding in check_environment(
         config, SeedTree(SEED), arguments.steps, lambda: trace_of_fresh_process(arguments.argv)
     ):
@@ -147,11 +151,14 @@ def finding_line(finding: Finding, width: int) -> Any:
     return Padding(made, (0, 0, 0, 0))
 
 
-def verdict(findings: list[Finding]) -> str:
+def verdict(findings: list[Finding]) -> Text:
     """The last line."""
+    from rich.text import Text
+
     counts = Counter(finding.state for finding in findings)
+    looked_at = f"; {counts['warning']} to look at."
     if counts["failed"]:
-        return f"[red]{counts['failed']} to be mended before training[/], {counts['warning']} to look at."
+        return Text.assemble((f"{counts['failed']} to be fixed before training", "red"), looked_at)
     if counts["warning"]:
-        return f"[green]It can be trained on[/]; {counts['warning']} to look at."
-    return "[green]It can be trained on.[/]"
+        return Text.assemble(("It can be trained on", "green"), looked_at)
+    return Text("It can be trained on.", style="green")

@@ -6,7 +6,6 @@ import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, is_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,9 @@ from torch import Tensor
 
 from gymlab.engine.files import write_json
 from gymlab.engine.state import encode
-from gymlab.errors import GymlabError, NonFiniteError
+from gymlab.errors import CheckpointError, GymlabError, NonFiniteError, RunGone
+from gymlab.metrics.redact import redact_text
+from gymlab.plain_files import replacing
 
 if TYPE_CHECKING:
     from gymlab.engine.run import Run
@@ -24,27 +25,27 @@ if TYPE_CHECKING:
 
 EVIDENCE = "non_finite"
 """Directory of a run that holds what a NaN or Inf was found in: `batch.safetensors` and `where.json`."""
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 PERMISSION_ERRORS = {errno.EACCES, errno.EPERM}
 
 
-def write_evidence(error: NonFiniteError, run_dir: Path, counters: Counters) -> None:
+def write_evidence(error: NonFiniteError, run: Run, counters: Counters) -> None:
     """Write the data that the error carries into the run, and say in the error where it is."""
-    directory = run_dir / EVIDENCE
+    directory = run.dir / EVIDENCE
     tensors: dict[str, Tensor] = {}
     try:
         directory.mkdir(exist_ok=True)
         tree = {name: encode(_plain(value), name, tensors) for name, value in error.data.items()}
-        save_file(tensors, directory / "batch.safetensors")
-        where = {"tensor": error.tensor, "message": str(error), "counters": asdict(counters), "data": tree}
+        with replacing(directory / "batch.safetensors") as temporary:
+            save_file(tensors, temporary)
+        where = {"tensor": error.tensor, "message": redact_text(str(error)), "counters": asdict(counters), "data": tree}
         write_json(directory / "where.json", where)
     except (OSError, SafetensorError) as failure:
         error.args = (f"{error}\nThe batch could not be written to {directory}: {failure}.",)
         return
-    error.args = (
-        f"{error}\nStopped at {counters.env_steps:,} env steps. The batch is in {directory / 'batch.safetensors'}; "
-        "the last checkpoint is as it was.",
-    )
+    saved = "the last checkpoint is as it was" if run.checkpoints.all() else "it had written no checkpoint yet"
+    place = directory / "batch.safetensors"
+    error.args = (f"{error}\nStopped at {counters.env_steps:,} env steps. The batch is in {place}; {saved}.",)
 
 
 def _plain(value: Any) -> Any:
@@ -64,17 +65,28 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def disk_watched(run: Run) -> Iterator[None]:
-    """Turn a disk that is full or cannot be written into an error that says so, with the way on."""
+    """Turn a disk that is full or cannot be written, or a run that went away, into an error that says so, with the way on."""
     try:
         yield
+    except CheckpointError as error:
+        if not run.dir.is_dir():
+            raise RunGone(run.dir) from error
+        raise
     except OSError as error:
+        if not run.dir.is_dir():
+            raise RunGone(run.dir) from error
         ours = error.errno in PERMISSION_ERRORS and str(error.filename).startswith(str(run.dir))
         if error.errno not in DISK_ERRORS and not ours:
             raise
         kept = run.checkpoints.all()
+        room = (
+            "Raise the limit on the size of files (ulimit -f)"
+            if error.errno == errno.EFBIG
+            else "Make room or allow writing"
+        )
         way_on = (
-            f"Its newest checkpoint, {kept[-1].path.name}, is whole. Make room or allow writing, then go on: gymlab train --resume {run.id}"
+            f"Its newest checkpoint, {kept[-1].name}, is whole. {room}, then go on: gymlab train --resume {run.id}"
             if kept
-            else "It has no checkpoint yet. Make room or allow writing, then train again."
+            else f"It has no checkpoint yet. {room}, then train again."
         )
         raise GymlabError(f"Run {run.id} stopped: cannot write to {run.dir}: {error.strerror}. {way_on}") from error

@@ -10,16 +10,20 @@ What happens around the end of an episode (obs 13 is its last, 20 the first of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from gymlab.envs.contract import ObservationCheck, WrongAnswer, contained, reset_answer, rows
+from gymlab.envs.restarts import trace_of
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds, Slot, VectorEnv
-from gymlab.errors import EnvironmentFailure
+from gymlab.errors import EnvironmentFailure, GymlabError
 
 NOT_INFO = ("final_obs", "final_info", "action_mask")
 
@@ -49,10 +53,19 @@ class GymnasiumVector(VectorEnv):
         self._seeds = seeds.child(purpose)
         self._purpose = purpose
         self._resets = 0
+        self._steps = 0
+        """Since the last reset of all."""
         count = self.num_envs
         self._slots = (Slot(count, self.observation_space), Slot(count, self.observation_space))
         self._turn = 0
         self._check = FiniteCheck(spec.id, self._slots[0])
+        flat = self._flattener.is_identity
+        self._one: Callable[[Any], Any] = ObservationCheck(raw_space).taken if flat else self._flattener
+        self._batch: Callable[[Any], np.ndarray] = (
+            ObservationCheck(raw_space, self._slots[0].observation.shape).taken
+            if flat
+            else lambda observations: self._flattener.batch(observations, count)
+        )
         self._dead = np.zeros(count, dtype=np.bool_)
         self._lengths = np.zeros(count, dtype=np.int64)
         self._returns = np.zeros(count, dtype=np.float64)
@@ -70,10 +83,13 @@ class GymnasiumVector(VectorEnv):
         everywhere = np.ones(self.num_envs, dtype=np.bool_)
         self._begin(everywhere)
         self._dead.fill(False)
-        observations, infos = self._vector.reset(seed=self._reset_seed(everywhere))
+        with self._held("reset"):
+            observations, infos = reset_answer(self._vector.reset(seed=self._reset_seed(everywhere)))
+            batch = self._batch(observations)
         self._resets += 1
+        self._steps = 0
         self._turn ^= 1
-        self.observation[...] = self._flattener.batch(observations, self.num_envs)
+        self.observation[...] = batch
         self.action_mask = None
         self._take_mask(infos)
         self._check.first(self.observation)
@@ -102,14 +118,15 @@ class GymnasiumVector(VectorEnv):
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment; rows that only reset come back with `valid` False."""
-        observations, reward, terminated, truncated, infos = self._vector.step(actions)
         self._turn ^= 1
+        self._steps += 1
         slot = self._slots[self._turn]
-        batch = self._flattener.batch(observations, self.num_envs)
-        slot.observation[...] = batch
-        slot.reward[...] = reward
-        slot.terminated[...] = terminated
-        np.logical_and(truncated, ~slot.terminated, out=slot.truncated)
+        with self._held(f"step {self._steps}"):
+            observations, reward, terminated, truncated, infos = self._vector.step(actions)
+            slot.observation[...] = batch = self._batch(observations)
+            slot.reward[...] = rows("reward", reward, self.num_envs)
+            slot.terminated[...] = rows("terminated", terminated, self.num_envs, "biu")
+            np.logical_and(rows("truncated", truncated, self.num_envs, "biu"), ~slot.terminated, out=slot.truncated)
         valid = None
         if self._mode is AutoresetMode.NEXT_STEP:
             valid = ~self._dead
@@ -132,8 +149,25 @@ class GymnasiumVector(VectorEnv):
         self._check(step, lambda index: self._position(index, step.episodes))
         return step
 
+    @contextmanager
+    def _held(self, moment: str) -> Iterator[None]:
+        """Whatever the vector version does wrong ends the run: it has no environments that could be replaced one by one."""
+        try:
+            with contained():
+                yield
+        except WrongAnswer as error:
+            raise error.at(f"{self.spec.id}: the vector version, {moment}: ") from None
+        except GymlabError:
+            raise
+        except Exception as error:  # An environment may raise anything.
+            raise EnvironmentFailure(
+                f"{self.spec.id}: the vector version failed: {trace_of(error)}\n"
+                "It cannot be replaced; environments of vectorization_mode: sync or async can."
+            ) from error
+
     def _end(self, slot: Slot, step: Step, ended: np.ndarray, batch: np.ndarray, infos: dict[str, Any]) -> None:
-        slot.final_observation[ended] = self._final_rows(batch, ended, infos)
+        with self._held(f"step {self._steps}"):
+            slot.final_observation[ended] = self._final_rows(batch, ended, infos)
         step.final_observation = slot.final_observation
         step.episodes = self._finished(ended, slot.terminated)
         self.episode_counts[ended] += 1
@@ -142,9 +176,11 @@ class GymnasiumVector(VectorEnv):
         self._begin(ended)
         if self._mode is AutoresetMode.DISABLED:
             options = {"reset_mask": ended.copy()}
-            observations, reset_infos = self._vector.reset(seed=self._reset_seed(ended), options=options)
+            with self._held("reset"):
+                answer = self._vector.reset(seed=self._reset_seed(ended), options=options)
+                observations, reset_infos = reset_answer(answer)
+                slot.observation[ended] = self._batch(observations)[ended]
             self._resets += 1
-            slot.observation[ended] = self._flattener.batch(observations, self.num_envs)[ended]
             self._take_mask(reset_infos)
 
     def _final_rows(self, batch: np.ndarray, ended: np.ndarray, infos: dict[str, Any]) -> np.ndarray:
@@ -157,9 +193,9 @@ class GymnasiumVector(VectorEnv):
                 "episode is lost. Use vectorization_mode: sync or async."
             )
         if isinstance(final, np.ndarray) and final.dtype == object:
-            return np.stack([self._flattener(final[index]) for index in np.flatnonzero(ended)])
+            return np.stack([self._one(final[index]) for index in np.flatnonzero(ended)])
         # ale-py gives one array for all environments, without a mask.
-        return self._flattener.batch(final, self.num_envs)[ended]
+        return self._batch(final)[ended]
 
     def _finished(self, ended: np.ndarray, terminated: np.ndarray) -> list[Episode]:
         return [

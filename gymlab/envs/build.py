@@ -15,6 +15,7 @@ import gymnasium as gym
 
 from gymlab.config.schema import Config
 from gymlab.envs.adapter import GymnasiumVector
+from gymlab.envs.contract import contained
 from gymlab.envs.families import Family, family_of
 from gymlab.envs.native import NATIVE
 from gymlab.envs.pace import SLOW_STEP_SECONDS, UNKNOWN, Pace, cores, measure_pace, worker_count
@@ -51,6 +52,10 @@ class Blueprint:
 
     def make(self, env_index: int) -> SubEnv:
         """Environment number `env_index` with all its wrappers."""
+        with contained():
+            return self._make(env_index)
+
+    def _make(self, env_index: int) -> SubEnv:
         config = self.config
         pixels = config.obs_type == "rgb" or PixelObservationWrapper in wrapper_classes(config.env_wrappers)
         render_mode = "rgb_array" if pixels else self.render_mode

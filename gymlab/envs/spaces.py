@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from gymlab.envs.contract import ObservationCheck, WrongAnswer
 from gymlab.errors import ConfigError, EnvironmentFailure
 
 
@@ -22,20 +23,21 @@ class Flattener:
     def __init__(self, space: spaces.Space) -> None:
         self.is_identity = not isinstance(space, spaces.Dict | spaces.Tuple)
         self.space = _vector_space(space) if isinstance(space, spaces.Dict | spaces.Tuple) else space
-        self._leaves = leaves(space)
+        self._leaves = [(path, leaf, ObservationCheck(leaf).taken) for path, leaf in leaves(space)]
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The observation as one array."""
+        """The observation as one array; raises WrongAnswer for a part that is missing or does not fit its space."""
         if self.is_identity:
             return np.asarray(observation)
         vector = np.empty(self.space.shape or (), dtype=np.float32)
         start = 0
-        for path, leaf in self._leaves:
-            value = observation
-            for key in path:
-                value = value[key]
+        for path, leaf, checked in self._leaves:
             end = start + _width(leaf)
-            _write(leaf, value, vector[start:end])
+            value = _part(observation, path)
+            try:
+                _write(leaf, checked(value), vector[start:end])
+            except WrongAnswer as error:
+                raise error.at(f"in {_named(path)} ") from None
             start = end
         return vector
 
@@ -43,7 +45,7 @@ class Flattener:
         """A batch of observations in Gymnasium's layout (arrays with a leading axis at the leaves) as one array."""
         if self.is_identity:
             return np.asarray(observations)
-        return np.stack([self(_row(observations, index)) for index in range(num_envs)])
+        return np.stack([self(_row(observations, index, num_envs)) for index in range(num_envs)])
 
 
 def flatten_observation(space: spaces.Space, observation: Any) -> np.ndarray:
@@ -98,24 +100,49 @@ def _width(leaf: spaces.Space) -> int:
     return math.prod(leaf.shape or ())
 
 
+def _part(observation: Any, path: tuple[Any, ...]) -> Any:
+    value = observation
+    for key in path:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            raise WrongAnswer(
+                f"the observation has no {_named(path)}", "Give every part of the observation_space."
+            ) from None
+    return value
+
+
+def _named(path: tuple[Any, ...]) -> str:
+    return "".join(f"[{key!r}]" for key in path)
+
+
 def _write(leaf: spaces.Space, value: Any, out: np.ndarray) -> None:
+    """Write a value that was checked: its shape is that of the leaf."""
     if isinstance(leaf, spaces.Discrete):
         out.fill(0.0)
-        out[int(value) - int(leaf.start)] = 1.0
+        out[value - int(leaf.start)] = 1.0
     elif isinstance(leaf, spaces.MultiDiscrete):
         out.fill(0.0)
-        counts = leaf.nvec.ravel()
-        offsets = np.cumsum(counts) - counts
-        out[offsets + np.asarray(value).ravel() - leaf.start.ravel()] = 1.0
+        counts, states = leaf.nvec.ravel(), value.ravel() - leaf.start.ravel()
+        if ((states < 0) | (states >= counts)).any():
+            # It would be written into the part of a neighbour.
+            raise WrongAnswer(
+                f"an observation of {value!r}, which is not in {leaf}", "Widen the space, or keep the value inside."
+            )
+        out[np.cumsum(counts) - counts + states] = 1.0
     else:
-        out[...] = np.asarray(value).ravel()
+        out[...] = value.ravel()
 
 
-def _row(observations: Any, index: int) -> Any:
+def _row(observations: Any, index: int, num_envs: int) -> Any:
     if isinstance(observations, dict):
-        return {key: _row(value, index) for key, value in observations.items()}
+        return {key: _row(value, index, num_envs) for key, value in observations.items()}
     if isinstance(observations, tuple):
-        return tuple(_row(value, index) for value in observations)
+        return tuple(_row(value, index, num_envs) for value in observations)
+    if np.shape(observations)[:1] != (num_envs,):
+        raise WrongAnswer(
+            f"an observation of shape {np.shape(observations)} for {num_envs} environments", "Give a row for each."
+        )
     return observations[index]
 
 

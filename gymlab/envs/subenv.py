@@ -15,6 +15,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.contract import (
+    ObservationCheck,
+    WrongAnswer,
+    check_mask,
+    contained,
+    reset_answer,
+    step_answer,
+    success_of,
+)
 from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
@@ -23,6 +32,10 @@ from gymlab.errors import EnvironmentFailure
 
 UNREGISTERED = EnvironmentSpec("unregistered")
 """An environment of which nothing is known but what it does."""
+
+
+class NotRepeated(EnvironmentFailure):
+    """A saved episode cannot be brought back by playing it again."""
 
 
 class EpisodeRecorder(gym.Wrapper):
@@ -39,11 +52,11 @@ class EpisodeRecorder(gym.Wrapper):
         """Begin an episode with empty sums."""
         self.env_return = 0.0
         self.steps = 0
-        return self.env.reset(seed=seed, options=options)
+        return reset_answer(self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and count; the time limit truncates."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = step_answer(self.env.step(action))
         self.env_return += float(reward)
         self.steps += 1
         if self.steps == self._limit:
@@ -58,10 +71,11 @@ class EpisodeRecorder(gym.Wrapper):
         """
         if self._inner_repeat is not None:
             most = count if self._limit is None else min(count, self._limit - self.steps)
-            observation, reward, terminated, truncated, info, taken = self._inner_repeat(action, most)
-            self.env_return += reward
+            *answer, taken = self._inner_repeat(action, most)
+            observation, reward, terminated, truncated, info = step_answer(answer)
+            self.env_return += float(reward)
             self.steps += taken
-            return observation, reward, terminated, truncated or self.steps == self._limit, info
+            return observation, float(reward), terminated, truncated or self.steps == self._limit, info
         total = 0.0
         for _ in range(count):
             observation, reward, terminated, truncated, info = self.step(action)
@@ -73,6 +87,9 @@ class EpisodeRecorder(gym.Wrapper):
 
 class SubEnv(gym.Wrapper):
     """The outermost wrapper. Episode k is reset with the seed `seeds.child(purpose, env_index, k)`.
+
+    What comes out was held to the contract: an observation of the space's shape, a number, two truth values and a dict.
+    Nothing else runs code of the environment than `reset`, `step`, `render` and `close`.
 
     What a checkpoint needs is the number of the unfinished episode and its actions: the episode is reset with its seed
     and replayed, and wrappers with a state of their own follow from the replay. A wrapper whose state outlives an
@@ -95,8 +112,11 @@ class SubEnv(gym.Wrapper):
         self.raw_observation_space = env.observation_space
         self.observation_space = stored_space(env.observation_space)
         flattener = Flattener(env.observation_space)
-        self._flatten = None if flattener.is_identity else flattener
+        self._stored: Callable[[Any], Any] = (
+            ObservationCheck(env.observation_space).taken if flattener.is_identity else flattener
+        )
         self._recorder = recorder
+        self._is_wrapped = env is not recorder
         self._seeds = seeds
         self._purpose = purpose
         self._actions: list[Any] = []
@@ -105,8 +125,12 @@ class SubEnv(gym.Wrapper):
             env.unwrapped, "episode_metrics", lambda: None
         )
         self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
+        self._success: bool | None = None
+        self._told: dict[str, float] | None = None
         self.episode_index = -1
         self.episodes_finished = 0
+        self.env_return = 0.0
+        """Sum of the environment's own reward in the open episode, after its newest whole step."""
         self.shaped_return = 0.0
         self.length = 0
 
@@ -119,40 +143,70 @@ class SubEnv(gym.Wrapper):
         if self._seeds is not None:
             seed = self._seeds.child(self._purpose, self.env_index, self.episode_index).integer()
         self._actions.clear()
+        self.env_return = 0.0
         self.shaped_return = 0.0
         self.length = 0
-        observation, info = self.env.reset(seed=seed, options=options)
-        return observation if self._flatten is None else self._flatten(observation), info
+        try:
+            with contained():
+                observation, info = reset_answer(self.env.reset(seed=seed, options=options))
+            if "action_mask" in info:
+                check_mask(info["action_mask"], self.action_space)
+            return self._stored(observation), info
+        except WrongAnswer as error:
+            raise error.at(f"{self.place}, reset: ") from None
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one action and remember it for a replay."""
-        observation, reward, terminated, truncated, info = self._inner_step(action)
+        try:
+            answer = self._inner_step(action)
+            observation, reward, terminated, truncated, info = step_answer(answer) if self._is_wrapped else answer
+            observation = self._stored(observation)
+            if info and "action_mask" in info:
+                check_mask(info["action_mask"], self.action_space)
+            if terminated or truncated:
+                self._success = success_of(info)
+                self._told = self._episode_metrics()
+        except WrongAnswer as error:
+            raise error.at(f"{self.place}, step {self.length + 1}: ") from None
+        except Exception:
+            raise
+        except BaseException:
+            with contained():
+                raise
         self._actions.append(action)
+        self.env_return = self._recorder.env_return
         self.shaped_return += float(reward)
         self.length += 1
-        if self._flatten is not None:
-            observation = self._flatten(observation)
         return observation, reward, terminated, truncated, info
 
-    def finish(self, terminated: bool, info: dict[str, Any]) -> Episode:
-        """The episode that has just ended, with the info of its last step."""
+    @property
+    def place(self) -> str:
+        """What the environment and its episode are called in messages."""
+        return f"{self._registered.id}: {self._purpose} environment {self.env_index}, episode {self.episode_index}"
+
+    def finish(self, terminated: bool) -> Episode:
+        """The episode that has just ended, with what its last step told."""
         self.episodes_finished += 1
-        success = info.get("is_success")
         return Episode(
             self.env_index,
             self.episode_index,
             self.env_return,
             self.shaped_return,
             self.length,
-            bool(terminated),
-            None if success is None else bool(success),
-            told=self._episode_metrics(),
+            terminated,
+            self._success,
+            told=self._told,
         )
 
-    @property
-    def env_return(self) -> float:
-        """Sum of the environment's own reward in the open episode."""
-        return self._recorder.env_return
+    def render(self) -> Any:
+        """A picture, where the environment was made with rendering."""
+        with contained():
+            return self.env.render()
+
+    def close(self) -> None:
+        """Free what the environment holds."""
+        with contained():
+            self.env.close()
 
     def get_return_threshold(self) -> float | None:
         """Mean return that counts as solved, as the environment was registered."""
@@ -206,7 +260,7 @@ class SubEnv(gym.Wrapper):
         self.episode_index = int(state["episode_index"])
         self.episodes_finished = int(state["episodes_finished"])
         if "actions" not in state:
-            raise EnvironmentFailure(
+            raise NotRepeated(
                 f"Environment {self.env_index} had failed in episode {self.episode_index} when it was saved."
             )
         observation, info = self._begin()
@@ -216,7 +270,7 @@ class SubEnv(gym.Wrapper):
             observation, _, terminated, truncated, info = self.step(action)
             after_step()
             if terminated or truncated:
-                raise EnvironmentFailure(
+                raise NotRepeated(
                     f"The replay of episode {self.episode_index} of environment {self.env_index} ended at step "
                     f"{position + 1} of {len(actions)}: the environment does not repeat itself from the same seed."
                 )

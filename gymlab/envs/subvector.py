@@ -11,7 +11,7 @@ import numpy as np
 
 from gymlab.envs.restarts import Restarts
 from gymlab.envs.step import LIFE_LOST, Episode, Step
-from gymlab.envs.subenv import SubEnv
+from gymlab.envs.subenv import NotRepeated, SubEnv
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Slot, VectorEnv
 from gymlab.errors import ConfigError, EnvironmentFailure
 
@@ -46,16 +46,28 @@ class SubEnvVector(VectorEnv):
         """[N, ...] the newest observation."""
         return self._slots[self._turn].observation
 
-    def _take_mask(self, index: int, info: dict[str, Any]) -> None:
-        mask = info.get("action_mask")
-        if mask is not None:
-            if self.action_mask is None:
-                self.action_mask = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
-            self.action_mask[index] = mask
+    def _allow_all(self, rows: slice | int) -> None:
+        """Forget masks of these environments: where the next info gives none, every action is allowed."""
+        if self.action_mask is not None:
+            self.action_mask = self.action_mask.copy()
+            self.action_mask[rows] = True
+
+    def _take_mask(self, index: int, mask: Any) -> None:
+        if self.action_mask is None:
+            self.action_mask = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
+        self.action_mask[index] = mask
+
+    def _take_first(self, index: int, info: dict[str, Any]) -> None:
+        """The mask of an episode's first observation."""
+        if "action_mask" in info:
+            self._take_mask(index, info["action_mask"])
+        elif self.action_mask is not None:
+            self.action_mask[index] = True
 
     def _merge(self, infos: dict[str, Any], index: int, info: dict[str, Any]) -> None:
         for key, value in info.items():
             if key == "action_mask":
+                self._take_mask(index, value)
                 continue
             if key not in infos:
                 infos[key] = [None] * self.num_envs
@@ -88,6 +100,9 @@ class SubEnvVector(VectorEnv):
                 f"{self._names[index]} was given the action {action}, which is not in {self.action_space}: {cause}"
             )
 
+    def _cannot_be_drawn(self, cause: str) -> EnvironmentFailure:
+        return EnvironmentFailure(f"{self._names[0]} cannot be drawn: {cause}")
+
     def _saved_environments(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """The states of the sub-environments; none when nothing had begun."""
         expected = state["observation"]
@@ -114,7 +129,7 @@ def replay(
     try:
         observation, info = env.replay(state, after_step)
         complaint = ""
-    except EnvironmentFailure as error:
+    except NotRepeated as error:
         complaint = str(error)
     else:
         if not np.array_equal(np.asarray(observation, dtype=expected.dtype), expected):
@@ -136,9 +151,9 @@ def action_splitter(space: gym.Space) -> Callable[[np.ndarray], Sequence[Any]]:
     return lambda actions: np.array(actions, dtype=dtype)  # type: ignore[return-value]
 
 
-def close_failed(env: SubEnv) -> None:
-    """Free what a failed environment holds, as far as it lets itself."""
+def close_quietly(env: SubEnv) -> None:
+    """Free what an environment holds, as far as it lets itself: nobody needs it any more."""
     try:
         env.close()
-    except Exception as error:  # What failed before may fail at its end too, and nobody needs it any more.
-        logger.info("Closing a failed environment: %s", error)
+    except Exception as error:  # An environment may raise anything.
+        logger.info("Closing an environment: %s", error)

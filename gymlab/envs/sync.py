@@ -11,7 +11,7 @@ import numpy as np
 from gymlab.envs.restarts import Restarts, construct, trace_of
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.subvector import SubEnvVector, action_splitter, close_failed, names_of, replay
+from gymlab.envs.subvector import SubEnvVector, action_splitter, close_quietly, names_of, replay
 from gymlab.envs.vector import EnvironmentSpec, Seeds
 from gymlab.errors import GymlabError
 
@@ -60,14 +60,15 @@ class SyncVector(SubEnvVector):
 
     def _place(self, index: int, observation: Any, info: dict[str, Any]) -> None:
         self.observation[index] = observation
-        self._take_mask(index, info)
+        self._take_first(index, info)
 
     def _replace(self, index: int, cause: str) -> None:
         self.restarts.allow(self._names[index], cause)
         failed = self.envs[index]
+        # Closed before its successor is made: there are environments of which a process can hold but one.
+        close_quietly(failed)
         self.envs[index] = construct(self._factories[index], self._names[index], self.restarts)
         self.envs[index].succeed(failed)
-        close_failed(failed)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each environment."""
@@ -76,8 +77,7 @@ class SyncVector(SubEnvVector):
         observations, reward = slot.observation, slot.reward
         slot.terminated.fill(False)
         slot.truncated.fill(False)
-        if self.action_mask is not None:
-            self.action_mask = self.action_mask.copy()
+        self._allow_all(slice(None))
         step = Step(observations, reward, slot.terminated, slot.truncated, None, None, None, [], {})
         for index, (env, action) in enumerate(zip(self.envs, self._to_rows(actions), strict=True)):
             try:
@@ -90,23 +90,21 @@ class SyncVector(SubEnvVector):
             if info:
                 self._merge(step.info, index, info)
             if terminated or truncated:
-                self._end(step, index, observation, terminated, info)
+                self._end(step, index, observation, terminated)
             else:
                 observations[index] = observation
-                if self.action_mask is not None:
-                    self.action_mask[index] = info["action_mask"]
         if LIFE_LOST in step.info:
             self._lose_lives(step)
         step.action_mask = self.action_mask
         self._check(step, lambda index: self._position(index, step.episodes))
         return step
 
-    def _end(self, step: Step, index: int, observation: Any, terminated: bool, info: dict[str, Any]) -> None:
+    def _end(self, step: Step, index: int, observation: Any, terminated: bool) -> None:
         step.terminated[index] = terminated
         step.truncated[index] = not terminated
         step.final_observation = self._slots[self._turn].final_observation
         step.final_observation[index] = observation
-        step.episodes.append(self.envs[index].finish(terminated, info))
+        step.episodes.append(self.envs[index].finish(terminated))
         self.episode_counts[index] += 1
         self.restarts.whole_episode(self._names[index])
         self._begin(index)
@@ -155,10 +153,15 @@ class SyncVector(SubEnvVector):
         """Environment 0, or None when it was made without rendering."""
         if self.envs[0].render_mode is None:
             return None
-        frame: Any = self.envs[0].render()
+        try:
+            frame: Any = self.envs[0].render()
+        except GymlabError:
+            raise
+        except Exception as error:  # An environment may raise anything.
+            raise self._cannot_be_drawn(trace_of(error)) from error
         return None if frame is None else np.asarray(frame)
 
     def close(self) -> None:
         """Close every environment."""
         for env in self.envs:
-            env.close()
+            close_quietly(env)

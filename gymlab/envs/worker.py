@@ -23,9 +23,9 @@ import numpy as np
 from gymlab.envs.restarts import trace_of
 from gymlab.envs.step import Episode
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.subvector import action_splitter, close_failed, replay
+from gymlab.envs.subvector import action_splitter, close_quietly, replay
 from gymlab.envs.vector import Slot
-from gymlab.errors import GymlabError
+from gymlab.errors import EnvironmentFailure, GymlabError
 
 # Forked workers know what plugins registered in this process and see the arrays that it made.
 CONTEXT = multiprocessing.get_context("fork")
@@ -264,7 +264,7 @@ class _Desk:
             if parent is None or parent.is_alive():
                 raise
         for env in self._envs.values():
-            env.close()
+            close_quietly(env)
 
     def _next(self) -> tuple[Any, ...]:
         try:
@@ -288,6 +288,25 @@ class _Desk:
         self._current[0] = NOBODY
         return failed
 
+    def _send(self, answer: Stepped | Ready | Restored) -> None:
+        try:
+            message = ForkingPickler.dumps(answer)
+        except Exception as error:  # A value in an info may raise anything when it is packed.
+            raise EnvironmentFailure(self._unsendable(answer.infos, error)) from error
+        self._pipe.send_bytes(message)
+
+    def _unsendable(self, infos: dict[int, dict[str, Any]], error: Exception) -> str:
+        for index, info in infos.items():
+            for key, value in info.items():
+                try:
+                    ForkingPickler.dumps(value)
+                except Exception as reason:  # It may raise anything.
+                    return (
+                        f"{self._envs[index].place}: info[{key!r}] cannot be sent from its process ({reason}). "
+                        "Leave it out in a wrapper, or use vectorization_mode: sync."
+                    )
+        return f"what an environment told cannot be sent from its process: {error}"
+
     def _alive(self) -> None:
         self._since[0] = time.monotonic()
 
@@ -300,7 +319,7 @@ class _Desk:
         first = self._block.start
         failed = self._each(self._block, lambda index: self._step_one(turn, index, rows[index - first], answer))
         if failed or answer.infos or answer.episodes:
-            self._pipe.send(answer._replace(failed=failed))
+            self._send(answer._replace(failed=failed))
         else:
             self._pipe.send_bytes(QUIET)
         if answer.episodes:
@@ -318,7 +337,7 @@ class _Desk:
         if info:
             answer.infos[index] = info
         if ended:
-            answer.episodes.append(env.finish(terminated, info))
+            answer.episodes.append(env.finish(terminated))
 
     def _note_progress(self, turn: int, index: int) -> None:
         env = self._envs[index]
@@ -332,7 +351,7 @@ class _Desk:
             self._note_progress(turn, index)
 
         failed = self._each(indices, begin)
-        self._pipe.send(Ready(infos, failed))
+        self._send(Ready(infos, failed))
 
     def _number_from(self, numberings: dict[int, tuple[Any, ...]]) -> None:
         for index, numbering in numberings.items():
@@ -344,7 +363,7 @@ class _Desk:
         def make(index: int) -> None:
             # Closed before its successor is made: there are environments of which a process can hold but one.
             if failed is not None:
-                close_failed(failed)
+                close_quietly(failed)
             self._construct(index)
             if failed is not None:
                 self._envs[index].succeed(failed)
@@ -365,7 +384,7 @@ class _Desk:
 
         failed = self._each(self._block, restore)
         numbers = {index: env.episode_index for index, env in self._envs.items()}
-        self._pipe.send(Restored(infos, numbers, complaints, failed))
+        self._send(Restored(infos, numbers, complaints, failed))
 
     def _save(self) -> None:
         self._pipe.send({index: env.get_state() for index, env in self._envs.items()})

@@ -21,7 +21,7 @@ import numpy as np
 from gymlab.envs.restarts import Restarts, construct
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
-from gymlab.envs.subvector import SubEnvVector, names_of
+from gymlab.envs.subvector import SubEnvVector, close_quietly, names_of
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds
 from gymlab.envs.worker import (
     CLOSE_TIMEOUT,
@@ -35,7 +35,6 @@ from gymlab.envs.worker import (
     blocks_of,
     serve,
 )
-from gymlab.errors import EnvironmentFailure
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ class AsyncVector(SubEnvVector):
         example = construct(factories[0], names[0], restarts)
         super().__init__(spec, names, example, restarts)
         self.render_mode = example.render_mode
-        example.close()
+        close_quietly(example)
         self._factories = factories
         self._timeout = timeout
         self._seeds = seeds
@@ -244,7 +243,7 @@ class AsyncVector(SubEnvVector):
     def _take_ready(self, number: int, answer: Ready) -> bool:
         self._failed |= answer.failed
         for index, info in answer.infos.items():
-            self._take_mask(index, info)
+            self._take_first(index, info)
         return True
 
     def reset(self, seeds: Seeds | None = None) -> np.ndarray:
@@ -300,8 +299,7 @@ class AsyncVector(SubEnvVector):
     def _receive(self, part: _Part) -> Step:
         self._turn = part.turn
         slot = self._slots[part.turn]
-        if self.action_mask is not None:
-            self.action_mask = self.action_mask.copy()
+        self._allow_all(part.rows)
         step = Step(slot.observation, slot.reward, slot.terminated, slot.truncated)
         told: set[int] = set()
         """Workers whose rows are there."""
@@ -331,7 +329,6 @@ class AsyncVector(SubEnvVector):
     def _take_rows(self, step: Step, answer: Stepped) -> bool:
         for index, info in answer.infos.items():
             self._merge(step.info, index, info)
-            self._take_mask(index, info)
         self._failed |= answer.failed
         for episode in answer.episodes:
             index = episode.env_index
@@ -444,7 +441,7 @@ class AsyncVector(SubEnvVector):
             self._ask(0, "render", 0)
             self._wait_for([0], take)
         if 0 in self._lost:
-            raise EnvironmentFailure(f"{self._names[0]} cannot be drawn: {self._lost[0].cause}")
+            raise self._cannot_be_drawn(self._lost[0].cause)
         return frame
 
     def close(self) -> None:

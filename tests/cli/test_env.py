@@ -82,7 +82,7 @@ def test_a_failure_is_told_and_the_code_is_one(cli, maze):
     assert shown.code == 1
     assert "✗ api" in shown.out
     assert "'one', which is no number" in " ".join(shown.out.split())
-    assert "1 to be mended before training" in shown.out
+    assert "1 to be fixed before training" in shown.out
 
 
 def test_a_shipped_variant_with_its_settings(cli):

@@ -1,6 +1,7 @@
 """A training goes on and learns although its environments crash and freeze, in training and in evaluation."""
 
 import os
+import sys
 import time
 
 import gymnasium as gym
@@ -52,6 +53,23 @@ class FreezingCartPole(CartPoleEnv):
         return super().step(action)
 
 
+class LeavingCartPole(CartPoleEnv):
+    """Ends the program in one step of 100."""
+
+    def step(self, action):
+        if self.np_random.random() < 1e-2:
+            sys.exit(0)
+        return super().step(action)
+
+
+class NarrowCartPole(CartPoleEnv):
+    """Gives one number for four in one step of 100."""
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return observation[:1] if self.np_random.random() < 1e-2 else observation, *rest
+
+
 class BrokenCartPole(CartPoleEnv):
     """Never comes to the end of an episode."""
 
@@ -63,7 +81,7 @@ class BrokenCartPole(CartPoleEnv):
 
 @pytest.fixture(autouse=True)
 def environments():
-    kinds = (CrashingCartPole, FreezingCartPole, BrokenCartPole)
+    kinds = (CrashingCartPole, FreezingCartPole, LeavingCartPole, NarrowCartPole, BrokenCartPole)
     for kind in kinds:
         gym.register(f"{kind.__name__}-v0", entry_point=kind, max_episode_steps=500, reward_threshold=475)
     yield
@@ -92,6 +110,39 @@ def test_a_crashing_and_a_freezing_cartpole_are_learned(tmp_path, env_id):
         assert "its process ended with exit code 3" in log
     else:
         assert "it did not answer within 1 s" in log
+
+
+SHORT = {
+    **SETTINGS,
+    "n_envs": 2,
+    "batch_size": 64,
+    "n_epochs": 1,
+    "max_env_steps": 2048,
+    "eval_freq_epochs": 0,
+    "double_buffer": False,
+}
+
+
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_an_environment_that_leaves_does_not_end_the_training(tmp_path, backend):
+    settings = {**SHORT, "vectorization_mode": backend, "env_workers": 1}
+    run = gymlab.train("LeavingCartPole-v0", runs_dir=tmp_path, **settings)
+    assert run.status == "finished"
+    log = (run.dir / "run.log").read_text()
+    assert "the environment tried to end the program (SystemExit: 0)" in log
+    assert log.count("failed and is restarted") >= 1
+
+
+@pytest.mark.parametrize("backend", ["sync", "async"])
+def test_an_observation_of_another_shape_ends_the_training_with_its_place(tmp_path, backend):
+    settings = {**SHORT, "vectorization_mode": backend, "env_workers": 1}
+    with pytest.raises(EnvironmentFailure, match=r"NarrowCartPole-v0: train environment [01], episode \d+, step \d+: "):
+        gymlab.train("NarrowCartPole-v0", runs_dir=tmp_path, **settings)
+    (run_dir,) = (path for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink())
+    record = gymlab.engine.run.Run(run_dir).record
+    assert record["status"] == "crashed"
+    assert "an observation of shape (1,), its space (4,)" in record["reason"]
+    assert "is restarted" not in (run_dir / "run.log").read_text()
 
 
 def test_an_environment_that_never_works_ends_the_run_and_says_what_to_do(tmp_path):

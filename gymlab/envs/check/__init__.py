@@ -14,8 +14,9 @@ from gymlab.config.schema import Config
 from gymlab.envs.build import Blueprint, blueprint, measure_apart
 from gymlab.envs.check import measure, rules, streams
 from gymlab.envs.check.findings import CHECKS, Finding, failed, skipped, warning
-from gymlab.envs.check.play import BrokenInterface, play
+from gymlab.envs.check.play import play
 from gymlab.envs.check.streams import TRACE_STEPS, Trace
+from gymlab.envs.contract import WrongAnswer
 from gymlab.envs.restarts import trace_of
 from gymlab.envs.vector import Seeds
 from gymlab.envs.worker import Failed, call_apart
@@ -95,14 +96,17 @@ def _played(plan: Blueprint, steps: int) -> list[Finding]:
     env = plan.family.make(plan.spec.id, plan.env_kwargs, None)
     try:
         record = play(env, plan.spec.max_episode_steps, steps)
-    except BrokenInterface as error:
+    except WrongAnswer as error:
         return [failed("api", error.detail, error.advice)]
     return rules.judge(record, plan.spec)
 
 
 def _shown(plan: Blueprint, steps: int) -> list[Finding]:
     env = replace(plan, seeds=None, shared={}).make(0)
-    return [rules.shown(play(env, None, steps))]
+    try:
+        return [rules.shown(play(env, None, steps))]
+    except WrongAnswer as error:
+        return [failed("shown", error.detail, f"A wrapper is wrong about what it gives. {error.advice}")]
 
 
 def _vectors(plan: Blueprint, seeds: Seeds, steps: int) -> Iterator[Finding]:

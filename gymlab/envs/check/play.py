@@ -10,18 +10,10 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.check.values import Misfit, first_not_finite, misfit
+from gymlab.envs.contract import WrongAnswer, reset_answer, step_answer
 
 PLAY_SECONDS = 15.0
 """Time after which a slow environment is not stepped further; what was seen by then is judged."""
-
-
-class BrokenInterface(Exception):
-    """The environment does not keep to Gymnasium's interface: what it did, and how to mend it."""
-
-    def __init__(self, detail: str, advice: str) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.advice = advice
 
 
 @dataclass
@@ -88,49 +80,23 @@ def _reset(env: gym.Env, seed: int | None) -> Any:
     except TypeError as error:
         if "seed" not in str(error) and "options" not in str(error):
             raise
-        raise BrokenInterface(
+        raise WrongAnswer(
             f"reset does not take a seed: {error}",
             "Write `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`.",
         ) from error
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise BrokenInterface(
-            f"reset gave {_kind(answer)}, not (observation, info)",
-            "End reset with `return observation, {}`: that is Gymnasium's interface since 0.26.",
-        )
-    _need_info("reset", answer[1])
-    return answer[0]
+    return reset_answer(answer)[0]
 
 
 def _step(env: gym.Env, record: Record) -> tuple[Any, float, bool, bool]:
     answer: Any = env.step(env.action_space.sample())
-    if not isinstance(answer, tuple) or len(answer) != 5:
-        raise BrokenInterface(
-            f"step gave {_kind(answer)}, not (observation, reward, terminated, truncated, info)",
-            "Split the old `done`: terminated when the task itself ended, truncated when only the time was up.",
-        )
-    observation, reward, terminated, truncated, info = answer
-    _need_info("step", info)
-    if isinstance(reward, bool) or not np.isscalar(reward) or not np.isreal(reward):
-        if not isinstance(reward, np.ndarray) or reward.size != 1:
-            raise BrokenInterface(f"step gave the reward {reward!r}, which is no number", "Give `float(reward)`.")
-        record.loose_types.add(f"reward is an array of shape {reward.shape}: give `float(reward)`")
-        reward = reward.item()
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+    observation, reward, terminated, truncated, _ = step_answer(answer)
+    if isinstance(answer[1], bool | np.bool_) or not isinstance(answer[1], int | float | np.number):
+        record.loose_types.add(f"reward is {_type(answer[1])}: give `float(reward)`")
+    for name, flag in (("terminated", answer[2]), ("truncated", answer[3])):
         if not isinstance(flag, bool | np.bool_):
-            if not isinstance(flag, int | np.integer):
-                raise BrokenInterface(
-                    f"step gave {name} as {flag!r}, which is neither true nor false", f"Give `bool({name})`."
-                )
-            record.loose_types.add(f"{name} is {type(flag).__name__}: give `bool({name})`")
-    return observation, float(reward), bool(terminated), bool(truncated)
+            record.loose_types.add(f"{name} is {_type(flag)}: give `bool({name})`")
+    return observation, float(reward), terminated, truncated
 
 
-def _need_info(method: str, info: Any) -> None:
-    if not isinstance(info, dict):
-        raise BrokenInterface(f"{method} gave {_kind(info)} as info, not a dict", "Give `{}` where there is nothing.")
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    return f"a {type(value).__name__}"
+def _type(value: Any) -> str:
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

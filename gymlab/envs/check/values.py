@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from gymlab.envs.contract import ObservationCheck, WrongAnswer
+
 
 @dataclass(frozen=True)
 class Misfit:
@@ -17,7 +19,7 @@ class Misfit:
     detail: str
     advice: str
     harmless: bool = False
-    """Whether it is converted without loss on its way to the agent."""
+    """Whether a training takes it all the same, for it loses nothing on its way to the agent."""
 
     def of(self, what: str) -> Misfit:
         """The same, said of something."""
@@ -63,7 +65,7 @@ def _first_below(parts: Any) -> Misfit | None:
 def _misfit_of_box(space: spaces.Box, value: Any) -> Misfit | None:
     if not isinstance(value, np.ndarray | np.generic):
         advice = f"Give `np.array(..., dtype=np.{space.dtype})`."
-        return Misfit(f"is {type(value).__name__}, not an array", advice, np.shape(value) == space.shape)
+        return Misfit(f"is {type(value).__name__}, not an array", advice, _is_taken(space, value))
     value = np.asarray(value)
     if value.shape != space.shape:
         advice = "Make the observation_space of the shape that reset and step give."
@@ -75,11 +77,17 @@ def _misfit_of_box(space: spaces.Box, value: Any) -> Misfit | None:
         advice = f"{_WIDEN} (np.inf is a bound, too.)"
         return Misfit(f"is {value[place]:g} at {list(place)}, outside of {bounds}", advice)
     if value.dtype != space.dtype:
-        harmless = np.can_cast(value.dtype, space.dtype, "same_kind")
-        return Misfit(
-            f"is {value.dtype}, the space {space.dtype}", f"Give `.astype(np.{space.dtype})`.", bool(harmless)
-        )
+        advice = f"Give `.astype(np.{space.dtype})`."
+        return Misfit(f"is {value.dtype}, the space {space.dtype}", advice, _is_taken(space, value))
     return None
+
+
+def _is_taken(space: spaces.Space, value: Any) -> bool:
+    try:
+        ObservationCheck(space).taken(value)
+    except WrongAnswer:
+        return False
+    return True
 
 
 def first_not_finite(value: Any) -> float | None:

@@ -33,6 +33,8 @@ class Family(ABC):
     """Whether environments work in a process forked from one that has used them."""
     skips_frames: ClassVar[bool] = False
     """Whether `make` repeats actions by itself, so that no wrapper has to."""
+    own_files: ClassVar[str] = ""
+    """Which files `is_own_file` takes, in words."""
 
     @abstractmethod
     def resolve(self, env_id: str) -> str:
@@ -49,6 +51,10 @@ class Family(ABC):
     def notice(self, env_kwargs: dict[str, Any], config: Config) -> str:
         """What is to be said about these arguments before training; nothing unless a family has a protocol."""
         return ""
+
+    def is_own_file(self, option: str, text: str) -> bool:
+        """Whether `env_kwargs.<option>` names a file of the family's package or of a folder that the user set; a run may name no other."""
+        return False
 
     @abstractmethod
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:

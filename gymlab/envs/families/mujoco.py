@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -32,6 +33,12 @@ class MujocoFamily(StandardFamily):
 
     name: ClassVar[str] = "mujoco"
     prefixes: ClassVar[tuple[str, ...]] = tuple(f"{robot}-v" for robot in ROBOTS)
+    own_files: ClassVar[str] = "models of Gymnasium, such as ant.xml"
+
+    def is_own_file(self, option: str, text: str) -> bool:
+        """A model of Gymnasium by its name: one with a folder before it may be anywhere."""
+        models = Path(gym.__file__).parent / "envs" / "mujoco" / "assets"
+        return option == "xml_file" and text in {path.name for path in models.glob("*.xml")}
 
     def make(self, env_id: str, env_kwargs: dict[str, Any], render_mode: str | None) -> gym.Env:
         """One robot; without mujoco the error is the pip line."""

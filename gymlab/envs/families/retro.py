@@ -147,6 +147,7 @@ class RetroFamily(Family):
     prefixes: ClassVar[tuple[str, ...]] = ("Retro/",)
     one_a_process: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("actions", "state", "scenario", "players")
+    own_files: ClassVar[str] = "states and scenarios of the game"
 
     def resolve(self, env_id: str) -> str:
         """A game that stable-retro knows; the version may be left out."""
@@ -169,6 +170,10 @@ class RetroFamily(Family):
                     f"env_kwargs of {env_id}: unknown argument {name!r}. {hint} Known: {', '.join(self.options)}."
                 )
         return dict(env_kwargs)
+
+    def is_own_file(self, option: str, text: str) -> bool:
+        """States and scenarios by name, such as GreenHillZone.Act1: `make` looks for them among the game's."""
+        return option in ("state", "scenario")
 
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
         """Games have no threshold of their own and end by themselves."""

@@ -70,7 +70,9 @@ SETTINGS = (
     *("doom_skill", "doom_map", "episode_start_time", "render_hud", "render_weapon", "render_crosshair"),
     *("render_decals", "render_particles", "render_messages", "render_corpses", "render_screen_flashes"),
 )
-"""Settings of the game that env_kwargs may change; none of them names a file or an argument of the program."""
+"""Settings of the game that env_kwargs may change; none of them names a file or a program."""
+GAME_ARGUMENTS = re.compile(r"(\+\w+ -?\d+(\.\d+)?( |$))*", re.ASCII)
+"""Arguments that a scenario's file may give the program: variables of the game and their numbers, `+sv_noautoaim 1`."""
 VARIABLES = {"health": "HEALTH", "ammo": "SELECTED_WEAPON_AMMO", "weapon": "SELECTED_WEAPON", "kills": "KILLCOUNT"}
 """Game variables that `info` tells in every scenario, beside those that its config lists."""
 
@@ -139,7 +141,6 @@ class VizDoomEnv(gym.Env):
     def _start(self) -> None:
         """Start the program, in a folder that is gone at once: it would leave files wherever it runs."""
         package = vizdoom()
-        self._game.set_doom_config_path(os.devnull)
         try:
             with tempfile.TemporaryDirectory(prefix="gymlab-vizdoom-") as folder, contextlib.chdir(folder):
                 self._game.init()
@@ -207,6 +208,16 @@ def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
         game.load_config(str(config_path))
     except (package.FileDoesNotExistException, RuntimeError) as error:
         raise EnvironmentFailure(f"ViZDoom cannot read {config_path}: {error}") from error
+    # A file may say which program is the game, where its .ini is written, and what its console does at the start.
+    game.set_vizdoom_path(package.exe_path)
+    game.set_doom_config_path(os.devnull)
+    _check_wads(game, config_path)
+    arguments = game.get_game_args()
+    if not GAME_ARGUMENTS.fullmatch(" ".join(arguments.split())):
+        raise ConfigError(
+            f"{config_path}: game_args is {arguments!r}; expected variables of the game with a number each, such as "
+            "+sv_noautoaim 1. Others could read and write files."
+        )
     game.set_screen_format(package.ScreenFormat.RGB24)
     game.set_sound_enabled(False)
     game.set_audio_buffer_enabled(False)
@@ -217,7 +228,26 @@ def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
                 f"env_kwargs.settings has {name!r}. {did_you_mean(name, SETTINGS)} Known: {', '.join(SETTINGS)}."
             )
         getattr(game, f"set_{name}")(value)
+    if not re.fullmatch(r"\w+", game.get_doom_map(), re.ASCII):
+        # What stands behind a semicolon is a command of the game's console.
+        raise ConfigError(
+            f"doom_map is {game.get_doom_map()!r}; expected a name such as map01 or E1M1 (env_kwargs.settings or {config_path})."
+        )
     return game
+
+
+def _check_wads(game: Any, config_path: Path) -> None:
+    """The game's data lies in the package, in the user's folder of scenarios or beside the config."""
+    folders = [Path(vizdoom().root_path), config_path.parent, *_own_folder()]
+    for name in ("doom_game_path", "doom_scenario_path"):
+        path = getattr(game, f"get_{name}")()
+        # The game adds the ending where there is none.
+        files = [Path(path).resolve(), Path(f"{path}.wad").resolve()] if path else []
+        if not all(any(file.is_relative_to(folder.resolve()) for folder in folders) for file in files):
+            raise ConfigError(
+                f"{config_path}: {name} is {path}, which lies neither beside this file nor in ${SCENARIOS_DIR} nor in the "
+                "package of ViZDoom. Copy it there."
+            )
 
 
 def _variables(game: Any) -> dict[str, Any]:
@@ -250,6 +280,7 @@ class VizDoomFamily(Family):
     options: ClassVar[tuple[str, ...]] = (
         *("config_path", "actions", "max_buttons", "game_variables", "screen_resolution", "settings"),
     )
+    own_files: ClassVar[str] = f"scenarios of the vizdoom package and of ${SCENARIOS_DIR}"
 
     def resolve(self, env_id: str) -> str:
         """A scenario that is known by name, or that has a file in the user's folder of scenarios."""
@@ -271,6 +302,12 @@ class VizDoomFamily(Family):
                     f"env_kwargs of {env_id}: unknown argument {name!r}. {hint} Known: {', '.join(self.options)}."
                 )
         return {**env_kwargs, "config_path": _config_path(env_id, env_kwargs.get("config_path"))}
+
+    def is_own_file(self, option: str, text: str) -> bool:
+        """A scenario of the package, or one that lies in the user's folder itself."""
+        path = Path(os.path.expanduser(text)).resolve()
+        in_package = path.is_relative_to(Path(vizdoom().scenarios_path).resolve())
+        return option == "config_path" and (in_package or any(path.parent == one.resolve() for one in _own_folder()))
 
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
         """The scenario's threshold, and the time limit of its config in tics."""
@@ -296,23 +333,28 @@ def _scenario_name(env_id: str) -> str:
     return env_id.removeprefix("VizDoom-").removesuffix("-v0")
 
 
-def _own_file(name: str) -> Path | None:
+def _own_folder() -> list[Path]:
+    """The user's folder of scenarios, if there is one."""
     folder = os.environ.get(SCENARIOS_DIR)
-    path = Path(folder) / f"{snake_case(name)}.cfg" if folder else None
-    return path if path is not None and path.is_file() else None
+    return [Path(folder)] if folder else []
+
+
+def _own_file(name: str) -> Path | None:
+    paths = [folder / f"{snake_case(name)}.cfg" for folder in _own_folder()]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _config_path(env_id: str, given: str | None) -> Path:
     """The scenario's file: as given, from the user's folder, or from the package."""
     if given is not None:
-        path = Path(given).expanduser().absolute()
-        if not path.is_file():
+        path = Path(os.path.expanduser(given)).resolve() if isinstance(given, str) else None
+        if path is None or not path.is_file():
             raise ConfigError(f"env_kwargs.config_path of {env_id}: there is no file {given}.")
         return path
     name = _scenario_name(env_id)
     own = _own_file(name)
     if own is not None:
-        return own.absolute()
+        return own.resolve()
     folder = Path(vizdoom().scenarios_path)
     for stem in (snake_case(name), _scenario(env_id).fallback):
         if stem and (folder / f"{stem}.cfg").is_file():

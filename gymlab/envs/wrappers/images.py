@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.contract import ObservationCheck
 from gymlab.envs.wrappers.registry import EnvWrapperRegistry
 from gymlab.errors import ConfigError, EnvironmentFailure
 
@@ -133,6 +134,7 @@ class ImageObservation(gym.ObservationWrapper):
                 f"these are {space}. obs_type: rgb renders the environment."
             )
         assert space.shape is not None
+        self._checked = ObservationCheck(space).taken
         height, width = space.shape[:2]
         channels = space.shape[2] if len(space.shape) == 3 else 1
         self._grayscale = grayscale and channels == 3
@@ -144,7 +146,7 @@ class ImageObservation(gym.ObservationWrapper):
 
     def observation(self, observation: Any) -> np.ndarray:
         """One image as the network takes it, in memory of its own."""
-        image = np.asarray(observation)
+        image = self._checked(observation)
         if image.ndim == 2:
             image = image[:, :, None]
         if self._resize is None and not self._grayscale:
@@ -177,6 +179,7 @@ class FrameStack(gym.Wrapper):
         if not isinstance(space, gym.spaces.Box) or not space.shape:
             raise ConfigError(f"frame_stack needs Box observations; these are {space}.")
         self._width = space.shape[0]
+        self._checked = ObservationCheck(space).taken
         repeats = (count, *[1] * (len(space.shape) - 1))
         self.observation_space = gym.spaces.Box(
             np.tile(space.low, repeats), np.tile(space.high, repeats), dtype=np.dtype(space.dtype).type
@@ -187,11 +190,11 @@ class FrameStack(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Fill the stack with the first frame: nothing of the last episode is left."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._frames = np.concatenate([np.asarray(observation)] * self._count)
+        self._frames = np.concatenate([self._checked(observation)] * self._count)
         return self._frames.copy(), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Drop the oldest frame and append the newest, in a new array that the caller may keep."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._frames = np.concatenate((self._frames[self._width :], observation))
+        self._frames = np.concatenate((self._frames[self._width :], self._checked(observation)))
         return self._frames.copy(), reward, terminated, truncated, info

@@ -173,7 +173,8 @@ def test_a_wrapper_that_is_wrong_about_its_space(config):
     EnvWrapperRegistry.register("WrongAboutItsSpace")(WrongAboutItsSpace)
     finding = findings(config("Right", env_wrappers=({"id": "WrongAboutItsSpace"},)), until="shown")["shown"]
     assert finding.state == "failed"
-    assert "has shape (3,), the space (2,)" in finding.detail
+    assert "an observation of shape (3,), its space (2,)" in finding.detail
+    assert finding.advice.startswith("A wrapper is wrong")
 
 
 def test_a_missing_package_is_the_error_itself():
@@ -189,5 +190,11 @@ def test_values_in_dicts_and_tuples():
     assert misfit(space, {"a": (2, np.zeros(2, np.float32))}) is None
     assert misfit(space, {"a": (3, np.zeros(2, np.float32))}).detail == "at 'a' at 0 is 3, outside of 0 to 2"
     assert misfit(space, {"a": [1]}).detail == "at 'a' is list, not a tuple of 2"
+    # Harmless is what a training takes.
+    pixels = gym.spaces.Box(0, 255, (2,), np.uint8)
+    assert misfit(pixels, np.array([1, 255])).harmless
+    assert misfit(pixels, [1, 255]).harmless
+    assert not misfit(pixels, ["1", "2"]).harmless
+    assert not misfit(pixels, np.array([1.0, 2.0])).harmless
     assert first_not_finite({"a": (1, np.array([0.0, np.inf]))}) == np.inf
     assert first_not_finite((1, {"b": 2.0})) is None

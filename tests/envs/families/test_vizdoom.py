@@ -14,7 +14,7 @@ import pytest
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs import make_env, make_vector
 from gymlab.envs.families import family_of
-from gymlab.envs.families.vizdoom import SCENARIOS, snake_case
+from gymlab.envs.families.vizdoom import SCENARIOS, load_game, snake_case
 from gymlab.errors import ConfigError, EnvironmentFailure
 
 vizdoom = pytest.importorskip("vizdoom")
@@ -86,6 +86,7 @@ def test_the_buttons_of_each_kind_of_action(doom):
         ({"screen_resolution": "160x121"}, "160x120"),
         ({"settings": {"living_rewrad": 1}}, "living_reward"),
         ({"settings": {"game_args": "+logfile x"}}, "game_args"),
+        ({"settings": {"doom_map": "map01;logfile x"}}, "doom_map is 'map01;logfile x'"),
         ({"config_path": "nowhere.cfg"}, "there is no file nowhere.cfg"),
     ],
 )
@@ -212,6 +213,60 @@ def test_own_scenarios_by_folder_and_by_path(doom, tmp_path, monkeypatch):
         "VizDoom-Basic-v0", {"config_path": str(tmp_path / "my_basic.cfg")}
     )
     assert family_of("VizDoom-Basic-v0").spec("VizDoom-Basic-v0", given).max_episode_steps == 7
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """A scenario in a folder of its own, with lines of one's own at the end of its file."""
+    folder = tmp_path / "scenario"
+    folder.mkdir()
+    shutil.copy(Path(vizdoom.scenarios_path) / "basic.wad", folder)
+
+    def write(lines):
+        text = (Path(vizdoom.scenarios_path) / "basic.cfg").read_text()
+        (folder / "basic.cfg").write_text(f"{text}\n{lines}\n")
+        return str(folder / "basic.cfg")
+
+    return write
+
+
+@pytest.mark.parametrize("line", ["vizdoom_path = evil", "VizDoomPath=evil", "VIZDOOM_PATH\t= ../scenario/./evil"])
+def test_the_program_is_the_one_of_the_package_whatever_a_scenario_says(scenario, line):
+    game = load_game(Path(scenario(line)), {})
+    assert game.get_vizdoom_path() == vizdoom.exe_path
+    assert game.get_doom_config_path() == os.devnull
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("game_args = +logfile written", r"game_args is '\+logfile written'"),
+        ("gameargs += -file other.wad", "game_args is '-file other.wad'"),
+        ("game_args += +sv_noautoaim 1\nGame_Args += +exec commands", "game_args"),
+        ("game_args = +sv_noautoaim 1;logfile written", "game_args"),
+        ("doom_map = map01;logfile written", "doom_map is 'map01;logfile written'"),
+        ("doom_game_path = ../other/doom.wad", r"doom_game_path is .*other/doom.wad.*VIZDOOM_SCENARIOS_DIR"),
+        ("DoomScenarioPath = ../other/x.wad", "doom_scenario_path is .*other/x.wad"),
+        ("doom_scenario_path = linked.wad", "doom_scenario_path is .*linked.wad"),
+        ("doom_scenario_path = linked", "doom_scenario_path is .*linked"),
+    ],
+)
+def test_a_scenario_names_no_file_elsewhere_and_gives_the_console_no_command(scenario, tmp_path, lines, message):
+    path = scenario(lines)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.wad").write_bytes(b"")
+    (tmp_path / "scenario" / "linked.wad").symlink_to(tmp_path / "other" / "x.wad")
+    with pytest.raises(ConfigError, match=message):
+        load_game(Path(path), {})
+
+
+def test_a_scenario_may_set_variables_of_the_game_and_lie_in_the_folder_of_the_user(scenario, tmp_path, monkeypatch):
+    (tmp_path / "wads").mkdir()
+    monkeypatch.setenv("VIZDOOM_SCENARIOS_DIR", str(tmp_path / "wads"))
+    path = scenario(
+        "game_args = +sv_noautoaim 1\ngame_args += +timelimit -10.5\ndoom_scenario_path = ../wads/basic.wad"
+    )
+    assert load_game(Path(path), {}).get_game_args().split() == ["+sv_noautoaim", "1", "+timelimit", "-10.5"]
 
 
 def test_nothing_is_left_in_the_working_folder(doom, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from safetensors.numpy import save
 
 from gymlab.buffers.tensor_files import check_arrays, pack, read_header, read_packed
 from gymlab.errors import CheckpointError
+from gymlab.plain_files import replace_file, replacing
 
 NAME = re.compile(r"[a-z0-9_-]{1,80}-[0-9a-f]{12}\.safetensors(\.z)?")
 """What chunk files are called, `.z` where they are packed; nothing else is ever opened or deleted."""
@@ -94,6 +95,7 @@ class ChunkFiles:
         """Write arrays to a file that is whole or absent; its name is the stem and the beginning of its checksum."""
         content = pack(arrays) if packed else save(dict(arrays))
         reference = ChunkReference.of(stem, len(content), hashlib.sha256(content).digest(), packed=packed)
+        self.directory.mkdir(parents=True, exist_ok=True)
         replace_file(self.path(reference), content)
         self.held.add(reference.name)
         return reference
@@ -105,9 +107,8 @@ class ChunkFiles:
             try:
                 os.link(source, self.path(reference))
             except OSError:
-                temporary = self.directory / f".{reference.name}.{os.getpid()}.tmp"
-                shutil.copyfile(source, temporary)
-                os.replace(temporary, self.path(reference))
+                with replacing(self.path(reference)) as temporary:
+                    shutil.copyfile(source, temporary)
         self.held.add(reference.name)
 
     def open(self, reference: ChunkReference, fields: Mapping[str, Field], rows: int) -> dict[str, np.ndarray]:
@@ -164,18 +165,3 @@ def _readable(path: Path, size: int) -> Iterator[None]:
 
 def _expected(fields: Mapping[str, Field], rows: int) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
     return {name: (field.dtype, (rows, *field.shape)) for name, field in fields.items()}
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is whole or absent: under a temporary name, synced to the disk, renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

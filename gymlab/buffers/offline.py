@@ -132,7 +132,7 @@ class OfflineDataset:
 
 def open_dataset(dataset_id: str, root: Path | None = None) -> OfflineDataset:
     """The dataset of that id below a folder of datasets, Minari's own unless one is given; or the one in the directory named."""
-    if root is None and (Path(dataset_id) / "data" / "metadata.json").is_file():
+    if root is None and names_directory(dataset_id):
         return OfflineDataset(Path(dataset_id))
     folder = root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")
     directory = folder / dataset_id
@@ -144,6 +144,11 @@ def open_dataset(dataset_id: str, root: Path | None = None) -> OfflineDataset:
             "`gymlab record` makes one, `minari download` fetches one."
         )
     return OfflineDataset(directory)
+
+
+def names_directory(dataset_id: str) -> bool:
+    """Whether a name is the directory of a dataset; otherwise it is an id."""
+    return (Path(dataset_id) / "data" / "metadata.json").is_file()
 
 
 def observation_fields(space: spaces.Space, *, float_dtype: type = np.float32) -> dict[str, Field]:

@@ -14,9 +14,8 @@ from one episode into the next: `is_first` says where.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,20 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.buffers.batches import Choice, Piece, Records, SequenceBatch, check_records, copied, copy_into, mark_borders
-from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
-from gymlab.buffers.room import check_memory, readable
-from gymlab.buffers.storage import Storage
+from gymlab.buffers.batches import Choice, Piece, Records, SequenceBatch, copied, copy_into, mark_borders
+from gymlab.buffers.chunk_files import Field
+from gymlab.buffers.record_replay import RecordReplay
 from gymlab.buffers.streams import Arrays
 from gymlab.buffers.windows import Windows
 from gymlab.config.targets import COMPONENTS
-from gymlab.errors import CheckpointError, ConfigError, did_you_mean
+from gymlab.errors import CheckpointError, ConfigError
 
 __all__ = ["Field", "Records", "SequenceBatch", "SequenceReplay"]
 
 
 @COMPONENTS.register("sequence_replay")
-class SequenceReplay:
+class SequenceReplay(RecordReplay):
     """Windows of `context + length` records, uniform over all start positions of all streams, the newest ones first.
 
     The windows of the next batch are chosen when a batch is served, and copied by a thread in the meantime (`prefetch`). Records cannot change;
@@ -63,6 +61,7 @@ class SequenceReplay:
         on_disk: bool = False,
         directory: Path | None = None,
         prefetch: bool = True,
+        expected: int | None = None,
     ) -> None:
         """Make an empty replay; one that cannot fit this machine when it is full is refused.
 
@@ -76,56 +75,37 @@ class SequenceReplay:
         on_disk: keep full chunks in files of the run, in memory only the newest of each stream.
         directory: keep them in files there; for use outside of a run.
         prefetch: copy the next batch in a thread; what is sampled is the same without.
+        expected: records that a run of this length brings, where that is fewer: it need only have room for those.
         """
-        self.fields, self.latents = dict(fields), dict(latents or {})
-        self.num_envs, self.batch_size, self.generator = num_envs, batch_size, generator
-        self.capacity_per_env = capacity // num_envs
+        self.batch_size, self.generator = batch_size, generator
         self.windows = Windows.holding_out(context + length, held_out)
-        most = self.windows.least_starts(self.capacity_per_env) * num_envs
+        most = self.windows.least_starts(capacity // num_envs) * num_envs
         if most < 1:
             raise ConfigError(
-                f"replay_size: {capacity:,} records are {self.capacity_per_env} for each of {num_envs} environments, and no window of "
+                f"replay_size: {capacity:,} records are {capacity // num_envs} for each of {num_envs} environments, and no window of "
                 f"{context} + {length} records{' beside those held out' if held_out else ''} fits. Set a larger one, or shorter sequences."
             )
         self.least = min(batch_size * length if least is None else least, most)
         self._online: deque[tuple[int, int]] | None = deque() if online else None
-        self._storage = Storage(
-            self.fields,
-            self.latents,
-            num_envs,
-            capacity=self.capacity_per_env,
-            rows=min(chunk, self.capacity_per_env),
-            on_disk=on_disk or directory is not None,
-        )
-        self._streams = self._storage.streams
-        self._lock = threading.RLock()
         self._pending: Choice | None = None
         self._copy: Callable[[], Arrays] | None = None
         """Gives the records of the pending windows; waits for the thread where there is one."""
         self._thread = ThreadPoolExecutor(1, "replay") if prefetch else None
-        check_memory(self.nbytes_full)
-        if directory is not None:
-            self.attach(ChunkFiles(directory))
-
-    def add(self, trajectory: Sequence[Records]) -> None:
-        """Take in records in the order given; the oldest make room."""
-        parts = [records for records in trajectory if len(records.env)]
-        if not parts:
-            return
-        env = np.concatenate([records.env for records in parts])
-        for records in parts:
-            check_records(records, self.fields, self.num_envs, self.latents)
-        names = parts[0].values
-        values = {name: np.concatenate([records.values[name] for records in parts]) for name in names}
-        with self._lock:
-            for index in np.unique(env).tolist():
-                rows = np.flatnonzero(env == index)
-                self._append(index, values if len(rows) == len(env) else {n: v[rows] for n, v in values.items()})
+        super().__init__(
+            fields,
+            num_envs,
+            capacity=capacity,
+            latents=latents,
+            chunk=chunk,
+            on_disk=on_disk,
+            directory=directory,
+            expected=expected,
+        )
 
     def _append(self, env: int, values: Mapping[str, np.ndarray]) -> None:
         stream, size = self._streams[env], self.windows.size
         before = stream.written // size
-        stream.append(values)
+        super()._append(env, values)
         if self._online is None:
             return
         for block in range(before, stream.written // size):
@@ -178,13 +158,17 @@ class SequenceReplay:
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Windows, uniform over all start positions: a rank among them is drawn and turned into a place."""
+        positions = int(self._starts()[1].sum())
+        if positions == 0:
+            raise IndexError("The replay holds no whole window yet: collect more before learning.")
+        return self._place(self.generator.integers(positions, size=count))
+
+    def _place(self, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Streams and start positions by their rank among all."""
         low, counts = self._starts()
         ends = np.cumsum(counts)
-        if ends[-1] == 0:
-            raise IndexError("The replay holds no whole window yet: collect more before learning.")
-        drawn = self.generator.integers(ends[-1], size=count)
-        env = np.searchsorted(ends, drawn, side="right")
-        return env, self.windows.start(low[env] + drawn - (ends - counts)[env])
+        env = np.searchsorted(ends, ranks, side="right")
+        return env, self.windows.start(low[env] + ranks - (ends - counts)[env])
 
     def _begin_copy(self, choice: Choice) -> None:
         work = self._copying(choice)
@@ -233,31 +217,6 @@ class SequenceReplay:
         age = written - choice.start - size
         return SequenceBatch(values, index * self.num_envs + choice.env[:, None], age, choice.online)
 
-    def write_back(self, update: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> None:
-        """Overwrite latents: ids [B, L] as a batch gave them, and [B, L, ...] by latent; evicted records are passed over."""
-        ids, latents = update[0].reshape(-1), update[1]
-        for name, array in latents.items():
-            if name not in self.latents or array.shape != (*update[0].shape, *self.latents[name].shape):
-                raise ConfigError(
-                    f"write_back: {name!r} {array.shape} does not fit. {did_you_mean(name, self.latents)} Latents: "
-                    f"{', '.join(f'{key} {(*update[0].shape, *item.shape)}' for key, item in self.latents.items())}."
-                )
-        flat = {name: array.reshape(len(ids), *self.latents[name].shape) for name, array in latents.items()}
-        index, env = np.divmod(ids, self.num_envs)
-        with self._lock:
-            oldest, written = self._storage.bounds()
-            kept = np.flatnonzero((index >= oldest[env]) & (index < written[env]))
-            number, row = np.divmod(index[kept], self._storage.rows)
-            # Where windows overlap the later one wins: the sort is stable, and so is assignment by index.
-            order = np.lexsort((number, env[kept]))
-            places = np.stack([env[kept], number])[:, order]
-            borders = np.flatnonzero((np.diff(places) != 0).any(axis=0)) + 1
-            for part in np.split(order, borders) if len(order) else []:
-                chunk = self._streams[env[kept[part[0]]]].chunks[int(number[part[0]])]
-                chunk.latents_changed = True
-                for name, array in flat.items():
-                    chunk.latents[name][row[part]] = array[kept[part]]
-
     def held_out_batch(self, size: int, length: int | None = None) -> SequenceBatch | None:
         """Up to `size` windows that were never trained on, spread evenly over those there are; None as long as there is none.
 
@@ -279,66 +238,29 @@ class SequenceReplay:
             values = copied(self.fields, self._pieces(choice, range(len(picked)), span), (len(picked), span))
             return self._finish(choice, values)
 
-    def stretch(self, position: int, size: int) -> tuple[np.ndarray, Arrays] | None:
-        """Up to `size` records of one stream, from the one on that `position` records before it are held: ids [K] and values by field.
-
-        Stretch after stretch, stream after stream, this goes through everything; None behind the end. Flags are as they were recorded.
-        """
-        with self._lock:
-            oldest, written = self._storage.bounds()
-            ends = np.cumsum(written - oldest)
-            if position >= ends[-1]:
-                return None
-            env = int(np.searchsorted(ends, position, side="right"))
-            start = int(written[env] - (ends[env] - position))
-            stop = min(start + size, int(written[env]))
-            choice = Choice(np.array([env]), np.array([start]), np.zeros(1, bool))
-            values = copied(self.fields, self._pieces(choice, [0], stop - start), (1, stop - start))
-            return np.arange(start, stop) * self.num_envs + env, {name: array[0] for name, array in values.items()}
-
-    def attach(self, files: ChunkFiles, name: str = "replay") -> None:
-        """Where the files of full chunks lie from now on; those that were written elsewhere are taken along."""
-        with self._lock:
-            self._storage.attach(files, name)
-
-    def references(self) -> list[ChunkReference]:
-        """The files that the state, as last given, refers to."""
-        return self._storage.references()
-
     def get_state(self) -> dict[str, Any]:
         """Everything that the next batches depend on. Full chunks that no file holds yet, and latents that have changed, are written first."""
         with self._lock:
             chosen = self._pending
             return {
-                "layout": self._layout(),
+                **super().get_state(),
                 "generator": self.generator.bit_generator.state,
-                "streams": self._storage.get_state(),
                 "online": None if self._online is None else np.array(self._online, np.int64).reshape(-1, 2),
                 "pending": chosen and {name: getattr(chosen, name).copy() for name in ("env", "start", "online")},
             }
 
     def _layout(self) -> dict[str, Any]:
-        kinds = {"fields": self.fields, "latents": self.latents}
         return {
-            "num_envs": self.num_envs,
-            "chunk": self._storage.rows,
+            **super()._layout(),
             "batch_size": self.batch_size,
             "window": self.windows.size,
-            "held_out_every": self.windows.every,
-            "capacity_per_env": self.capacity_per_env,
             "online": self._online is not None,
-            **{kind: {n: [list(f.shape), f.dtype.name] for n, f in sorted(of.items())} for kind, of in kinds.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on where `get_state` was, bit for bit; the files must be where `attach` says."""
-        layout = self._layout()
-        differing = [key for key in layout if state["layout"].get(key) != layout[key]]
-        if differing:
-            told = "; ".join(f"{key} {state['layout'].get(key)}, here {layout[key]}" for key in differing[:3])
-            raise CheckpointError(f"The checkpoint's replay does not fit this one: {told}.")
         with self._lock:
-            self._storage.set_state(state["streams"])
+            super().set_state(state)
             self.generator.bit_generator.state = state["generator"]
             if self._online is not None:
                 self._online = deque((env, start) for env, start in self._whole(state["online"]).tolist())
@@ -357,33 +279,9 @@ class SequenceReplay:
             raise CheckpointError("The checkpoint's replay is damaged: it names windows that its streams do not have.")
         return windows
 
-    def __len__(self) -> int:
-        """Records that are held."""
-        return sum(stream.written - stream.oldest for stream in self._streams)
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether full chunks are in files alone."""
-        return self._storage.on_disk
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that is taken now."""
-        return self._storage.nbytes
-
-    @property
-    def nbytes_full(self) -> int:
-        """Memory that is taken when the replay is full, latents included."""
-        return self._storage.nbytes_full
-
     def describe(self) -> dict[str, Any]:
         """What to say before training: records, windows, and what they take."""
-        capacity = self.capacity_per_env * self.num_envs
-        place = f"{readable(self._storage.nbytes_files)} {'on disk' if self.on_disk else 'in memory'}"
-        return {
-            "replay": f"{capacity:,} records in windows of {self.windows.size}, {place} when full",
-            "replay_memory_bytes": self.nbytes_full,
-        }
+        return self._described(f"records in windows of {self.windows.size}")
 
     def close(self) -> None:
         """End the thread."""

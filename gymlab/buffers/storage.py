@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
-from gymlab.buffers.room import check_disk
+from gymlab.buffers.room import check_disk, readable
 from gymlab.buffers.streams import Chunk, Scratch, Stream
 from gymlab.errors import GymlabError
 
@@ -31,9 +31,12 @@ class Storage:
         capacity: int,
         rows: int,
         on_disk: bool,
+        expected: int | None = None,
     ) -> None:
         self.fields, self.latents = fields, latents
         self.capacity, self.rows, self.on_disk = capacity, rows, on_disk
+        self.expected = capacity if expected is None else min(capacity, -(-expected // num_envs))
+        """Records that a stream will hold at most: its capacity, or all that a shorter run brings."""
         self.streams = [
             Stream(fields, latents, rows, capacity, partial(self._seal, env), self._drop) for env in range(num_envs)
         ]
@@ -136,7 +139,10 @@ class Storage:
     @property
     def most_chunks(self) -> int:
         """Chunks that a stream has at most: its capacity, and one that is half evicted while another is half full."""
-        return -(-self.capacity // self.rows) + 1
+        return self._chunks_for(self.capacity)
+
+    def _chunks_for(self, records: int) -> int:
+        return -(-records // self.rows) + 1
 
     def _chunk_bytes(self, fields: Mapping[str, Field]) -> int:
         return self.rows * sum(field.nbytes for field in fields.values())
@@ -151,11 +157,21 @@ class Storage:
 
     @property
     def nbytes_full(self) -> int:
-        """Memory that is taken when all streams are full, latents included."""
+        """Memory that is taken when all streams are full or the run is over, latents included."""
         return len(self.streams) * self._chunk_bytes(self.fields) if self.on_disk else self.nbytes_files
 
     @property
     def nbytes_files(self) -> int:
-        """Bytes of records and latents when all streams are full: what their files take on disk."""
+        """Bytes of records and latents when all streams are full or the run is over: what their files take on disk."""
+        return self._bytes_of(self.expected)
+
+    def _bytes_of(self, records: int) -> int:
         chunk = self._chunk_bytes(self.fields) + self._chunk_bytes(self.latents)
-        return len(self.streams) * self.most_chunks * chunk
+        return len(self.streams) * self._chunks_for(records) * chunk
+
+    def room(self) -> str:
+        """What the records take, in words: when full, and in a run that is shorter than that."""
+        told = f"{readable(self._bytes_of(self.capacity))} {'on disk' if self.on_disk else 'in memory'} when full"
+        if self.expected == self.capacity:
+            return told
+        return f"{told}, {readable(self.nbytes_files)} for the {self.expected * len(self.streams):,} of this run"

@@ -20,6 +20,8 @@ from gymlab.components.latents import StraightThrough
 from gymlab.errors import ConfigError
 
 MASKED_LOGIT = -1e8
+NEWTON_STEPS = 20
+"""Enough for seven digits, but where the Normal is just so wide that the density has two peaks."""
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 Continuous = Literal["normal", "truncated_normal", "tanh_normal", "squashed_normal", "noisy_tanh"]
 
@@ -30,6 +32,8 @@ class ActionDistribution(ABC):
     size: int
     """Length A of an action vector."""
     parameter_size: int
+    dimensions: int
+    """Choices, or continuous dimensions."""
 
     @abstractmethod
     def noise(self, *shape: int) -> Tensor:
@@ -54,6 +58,10 @@ class ActionDistribution(ABC):
     @abstractmethod
     def entropy(self, parameters: Tensor) -> Tensor:
         """[...], summed over dimensions."""
+
+    def scaled_entropy(self, parameters: Tensor) -> Tensor:
+        """[...] the entropy times the number of dimensions, which TD-MPC2 rewards."""
+        return self.dimensions * self.entropy(parameters)
 
     @abstractmethod
     def random(self, generator: np.random.Generator, count: int) -> np.ndarray:
@@ -87,6 +95,7 @@ class Choices(ActionDistribution):
         else:
             self.sizes, self.start = [int(n) for n in space.nvec.ravel()], space.start.ravel()
         self.size = self.parameter_size = sum(self.sizes)
+        self.dimensions = len(self.sizes)
 
     def _log_probabilities(self, parameters: Tensor) -> list[Tensor]:
         parts = [functional.log_softmax(part, -1) for part in parameters.split(self.sizes, -1)]
@@ -169,7 +178,7 @@ class Bounded(ActionDistribution):
                 f"Actions of {space} have no bounds to scale to. Set them with a wrapper (env_wrappers), or use ppo."
             )
         self.space = space
-        self.size = int(np.prod(space.shape))
+        self.size = self.dimensions = int(np.prod(space.shape))
         self.parameter_size = 2 * self.size
 
     @abstractmethod
@@ -298,8 +307,19 @@ class TanhNormalActions(Bounded):
         return torch.tanh(mean + std * noise)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """tanh(mean): the middle of the distribution."""
-        return self.moments(parameters)[0].tanh()
+        """Where the density of the action is largest: tanh(x) with x = mean + 2 std^2 tanh(x), on the side of the mean.
+
+        The density at tanh(x) is that of the Normal divided by 1 - tanh(x)^2: a wide Normal piles up at the bounds. To the right of
+        0 what is solved is convex, so Newton's method from the right of its root goes there without overshooting.
+        """
+        mean, std = self.moments(parameters)
+        twice, distance = 2 * std.square(), mean.abs()
+        x = distance + twice
+        for _ in range(NEWTON_STEPS):
+            squashed = x.tanh()
+            slope = (1 - twice * (1 - squashed.square())).clamp(min=1e-6)
+            x = x - (x - distance - twice * squashed) / slope
+        return torch.where(mean < 0, -x, x).tanh()
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
         """Density of the Normal at atanh(a), less log(1 - a^2)."""
@@ -334,6 +354,15 @@ class SquashedNormalActions(TanhNormalActions):
         """Of the Normal before tanh: m, exp(-10 + 6 (tanh(s) + 1))."""
         mean, raw = parameters.chunk(2, -1)
         return mean, torch.exp(-10 + 6 * (torch.tanh(raw) + 1))
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """tanh(mean), which its authors evaluate with."""
+        return self.moments(parameters)[0].tanh()
+
+    def scaled_entropy(self, parameters: Tensor) -> Tensor:
+        """Dimensions times the entropy of the Normal before tanh: it widens the deviation and leaves the mean alone."""
+        log_std = 6 * torch.tanh(parameters.chunk(2, -1)[1]) - 4
+        return self.dimensions * (log_std + (0.5 + HALF_LOG_TWO_PI)).sum(-1)
 
 
 class NoisyTanhActions(Bounded):

@@ -22,14 +22,14 @@ class CodeDreams:
         self.actions = actions
 
     @torch.no_grad()
-    def episode(self, observations: np.ndarray, actions: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """z, action and is_first [T, 1, ...] of one episode; each z is the likeliest."""
+    def episode(self, observations: np.ndarray, actions: np.ndarray, starts: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """z, action and is_first [T, 1, ...] of one episode, from its start or from later on; each z is the likeliest."""
         device = self.model.bias.device
         seen = torch.from_numpy(self.parts.split(observations)[self.vision.key]).to(device)
         z = self.vision.draw(self.vision(seen), None).unsqueeze(1)
         action = torch.from_numpy(self.actions.from_environment(actions)).to(device).unsqueeze(1)
         begins = torch.zeros(z.shape[:2], dtype=torch.bool, device=device)
-        begins[0] = True
+        begins[0] = starts
         return z, action, begins
 
     def shown(self, z: Tensor, action: Tensor, is_first: Tensor, seen: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,9 +46,9 @@ class CodeDreams:
         """V's part of observations [T, 1, ...] as observations [T, ...]."""
         return self.parts.join({self.vision.key: rows[:, 0]})
 
-    def start(self, observations: np.ndarray, actions: np.ndarray) -> Asleep:
-        """A dream that has seen one episode [T, ...] to its last observation."""
-        return self.model.fall_asleep(*self.episode(observations, actions))
+    def start(self, observations: np.ndarray, actions: np.ndarray, starts: bool) -> Asleep:
+        """A dream that has seen one episode [T, ...], from its start or from later on, to its last observation."""
+        return self.model.fall_asleep(*self.episode(observations, actions, starts))
 
     def step(
         self, state: Asleep, actions: np.ndarray, temperature: float, generator: np.random.Generator | None

@@ -82,6 +82,8 @@ SIZES: dict[str, dict[str, Any]] = {
         "tokenizer_length": 9,
         "model_batch": 16,
         "actor_batch": 32,
+        # A time limit cannot be seen in the few frames that it looks at.
+        "truncation_is_end": False,
     },
 }
 """The authors' settings for Crafter (the defaults below) and for Atari 100k; `tiny` is ours, for a laptop."""
@@ -142,6 +144,8 @@ class DeltaIRISConfig(Config):
     """Weight of the loss on rewards."""
     end_scale: Weight = 1.0
     """Weight of the loss on endings."""
+    truncation_is_end: bool = True
+    """Whether a time limit counts as an end in the data, as in the authors' program; false: terminations only, and values look beyond time limits."""
 
     # Actor and critic
     actor_channels: Whole = 32

@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from gymlab.config.derive import budget_of
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
+from gymlab.config.validation import located
+from gymlab.errors import ConfigError
 
 Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
@@ -34,59 +37,69 @@ VERSIONS: dict[str, dict[str, Any]] = {
         "latent": "gaussian",
         "stoch": 30,
         "unimix": 0.0,
-        "cell": "gru",
+        "cell": "keras_gru",
         "prior_layers": 1,
         "actor_layers": 4,
         "critic_layers": 3,
         "reward_layers": 2,
         "continue_layers": 3,
+        "discrete_obs": "numbers",
         "dyn_scale": 1.0,
         "rep_scale": 1.0,
         "free_nats": 3.0,
         "free_nats_of": "mean",
         "scalars": "normal",
-        "continue_scale": 10.0,
+        "continue_scale": 0.0,
         "slow_critic": "none",
         "replay_value_scale": 0.0,
         "gamma": 0.99,
         "actor_gradient": "dynamics",
         "scale_returns": False,
         "continuous_actor": "tanh_normal",
-        "actor_unimix": 0.0,
         "ent_coef": 0.0,
         "exploration_noise": 0.3,
         "optimizer": "adam",
         "model_lr": 6e-4,
         "critic_lr": 8e-5,
         "actor_lr": 8e-5,
+        "adam_eps": 1e-7,
         "max_grad_norm": 100.0,
         "batch_size": 50,
         "batch_length": 50,
-        "train_ratio": 250.0,
+        # 100 updates every 1,000 frames, and 5,000 frames at random, of which an action lasts two.
+        "train_ratio": 500.0,
+        "prefill_steps": 2500,
+        "prefill_actions": "random",
+        "pretrain_updates": 100,
+        "pretrain_hook": "update_agent",
         "replay_context": 0,
         "online_queue": False,
+        "eval_deterministic": True,
     },
     "v2": {
-        "deter": 600,
-        "hidden": 600,
+        "deter": 1024,
+        "hidden": 1024,
         "units": 400,
         "cnn_depth": 48,
         "latent": "categorical",
         "stoch": 32,
         "classes": 32,
         "unimix": 0.0,
-        "cell": "layer_norm_gru",
+        "cell": "biased_layer_norm_gru",
+        "vector_layers": 4,
         "prior_layers": 1,
         "actor_layers": 4,
         "critic_layers": 4,
         "reward_layers": 4,
         "continue_layers": 4,
+        "discrete_obs": "numbers",
+        "reward_transform": "tanh",
         "dyn_scale": 0.8,
         "rep_scale": 0.2,
         "free_nats": 0.0,
         "free_nats_of": "mean",
         "scalars": "normal",
-        "continue_scale": 5.0,
+        "continue_scale": 1.0,
         "slow_critic": "target",
         "slow_every": 100,
         "slow_rate": 1.0,
@@ -95,24 +108,92 @@ VERSIONS: dict[str, dict[str, Any]] = {
         "actor_gradient": "auto",
         "scale_returns": False,
         "continuous_actor": "truncated_normal",
-        "actor_unimix": 0.0,
         "ent_coef": 2e-3,
         "exploration_noise": 0.0,
         "optimizer": "adam",
-        "model_lr": 3e-4,
-        "critic_lr": 8e-5,
+        "model_lr": 1e-4,
+        "critic_lr": 2e-4,
         "actor_lr": 8e-5,
         "weight_decay": 1e-6,
         "max_grad_norm": 100.0,
         "batch_size": 16,
         "batch_length": 50,
         "train_ratio": 160.0,
+        "prefill_steps": 10_000,
+        "prefill_actions": "random",
+        "pretrain_updates": 1,
+        "pretrain_hook": "update_agent",
+        "replay_size": 2_000_000,
         "replay_context": 0,
         "online_queue": False,
+        "prioritize_ends": True,
+        "eval_deterministic": True,
     },
     "v3": {},
 }
-"""What differs from v3, whose values are the defaults below."""
+"""What differs from v3, whose values are the defaults below. DreamerV2's are the `defaults` of its authors' program."""
+
+SUITES: dict[str, dict[str, Any]] = {
+    "atari": {
+        "deter": 600,
+        "hidden": 600,
+        "dyn_scale": 0.08,
+        "rep_scale": 0.02,
+        "continue_scale": 5.0,
+        "gamma": 0.999,
+        "ent_coef": 1e-3,
+        "model_lr": 2e-4,
+        "critic_lr": 1e-4,
+        "actor_lr": 4e-5,
+        "train_ratio": 50.0,
+        "prefill_steps": 50_000,
+    },
+    "dmc": {
+        "deter": 200,
+        "hidden": 200,
+        "reward_transform": "none",
+        "free_nats": 1.0,
+        "continue_scale": 0.0,
+        "ent_coef": 1e-4,
+        "model_lr": 3e-4,
+        "critic_lr": 8e-5,
+        "actor_lr": 8e-5,
+        "prefill_steps": 1000,
+        "pretrain_updates": 100,
+        "prioritize_ends": False,
+    },
+}
+"""The two settings that DreamerV2's results were made with, `atari` and `dmc_vision` of its program: what differs from its defaults."""
+
+EARLIER: dict[str, Any] = {
+    "suite": None,
+    "discrete_obs": "numbers",
+    "reward_transform": "none",
+    "adam_eps": 1e-5,
+    "prefill_actions": "random",
+    "pretrain_hook": "update_world_model",
+    "prioritize_ends": False,
+}
+"""Settings that runs of earlier releases do not name, as they were then."""
+
+IDLE: tuple[tuple[tuple[str, ...], str, tuple[Any, ...], str], ...] = (
+    (("size",), "version", ("v1", "v2"), "the sizes are DreamerV3's; set deter, hidden and units"),
+    (("suite",), "version", ("v1", "v3"), "DreamerV2 alone was published with two settings"),
+    (("classes", "unimix"), "latent", ("gaussian",), "a Gaussian has no classes"),
+    (("blocks",), "cell", ("biased_layer_norm_gru", "layer_norm_gru", "keras_gru", "gru"), "only block_gru has blocks"),
+    (("continue_layers",), "continue_scale", (0,), "there is no continue head; give it a continue_scale"),
+    (("slow_rate", "slow_every"), "slow_critic", ("none",), "there is no target critic"),
+    (("agc", "warmup_updates"), "optimizer", ("adam",), "these belong to laprop"),
+    (
+        ("critic_lr", "actor_lr", "adam_eps", "max_grad_norm", "weight_decay"),
+        "optimizer",
+        ("laprop",),
+        "these belong to adam; laprop has model_lr for everything",
+    ),
+    (("pretrain_hook",), "pretrain_updates", (0,), "there is nothing to do before training"),
+    (("prefill_actions",), "prefill_steps", (0,), "no steps come before training"),
+)
+"""Settings that do nothing where another has one of these values, and why: whoever sets one is told."""
 
 
 class DreamerConfig(Config):
@@ -122,6 +203,8 @@ class DreamerConfig(Config):
     """Whose settings fill in what is left open: Dreamer (2020), DreamerV2 (2021) or DreamerV3 (2025)."""
     size: Literal["tiny", "1m", "12m", "25m", "50m", "100m", "200m", "400m"] = "1m"
     """Widths of v3's networks, by their nominal number of parameters; tiny is for a laptop. v1 and v2 have one size."""
+    suite: Literal["atari", "dmc"] | None = None
+    """Which of DreamerV2's two published settings fills in what is left open, with version v2; none: its program's defaults."""
 
     # World model
     deter: Whole = 512
@@ -138,8 +221,9 @@ class DreamerConfig(Config):
     """Classes of each categorical."""
     unimix: Annotated[float, Field(ge=0, lt=1)] = 0.01
     """Share of each categorical's probability that is spread evenly over its classes."""
-    cell: Literal["block_gru", "layer_norm_gru", "gru"] = "block_gru"
-    """How the memory moves on."""
+    cell: Literal["block_gru", "biased_layer_norm_gru", "layer_norm_gru", "keras_gru", "gru"] = "block_gru"
+    """The memory's recurrent cell: v3's block_gru, v2's biased_layer_norm_gru, v1's keras_gru; layer_norm_gru and gru are
+    v2's without its bias and without bias and norm, which runs of earlier releases have."""
     blocks: Whole = 8
     """Blocks of the block-diagonal matrices of block_gru."""
     cnn_depth: Whole = 4
@@ -151,16 +235,20 @@ class DreamerConfig(Config):
     reward_layers: Whole = 1
     """Hidden layers of the reward head."""
     continue_layers: Whole = 1
-    """Hidden layers of the head that says whether the episode goes on."""
+    """Hidden layers of the continue head."""
     actor_layers: Whole = 3
     """Hidden layers of the actor."""
     critic_layers: Whole = 3
     """Hidden layers of the critic."""
     scalars: Literal["two_hot", "normal"] = "two_hot"
     """Rewards and values as a choice among 255 bins, or as the mean of a Normal."""
+    discrete_obs: Literal["categorical", "numbers"] = "categorical"
+    """One-hots of discrete observations: seen as they are and learned by cross-entropy, or like any other numbers (v1, v2)."""
 
     reward_unit: Annotated[float, Field(gt=0)] = 1.0
     """Rewards are learned in units of this. Bins take any size; for v1 and v2 a step should pay about 1 at most."""
+    reward_transform: Literal["none", "tanh"] = "none"
+    """What is learned of a reward, in those units: itself or its tanh (v2 on Atari). Dreams and values then speak of the tanh too."""
 
     # World-model loss
     dyn_scale: Weight = 1.0
@@ -176,7 +264,7 @@ class DreamerConfig(Config):
     reward_scale: Weight = 1.0
     """Weight of the reward head."""
     continue_scale: Weight = 1.0
-    """Weight of the head that says whether the episode goes on."""
+    """Weight of the continue head; 0: there is none, and in dreams no episode ends (v1, v2 on control tasks)."""
 
     # Behaviour
     horizon: Whole = 15
@@ -195,8 +283,8 @@ class DreamerConfig(Config):
     """Divide advantages by the range of returns, where that is above 1."""
     continuous_actor: Literal["normal", "truncated_normal", "tanh_normal"] = "normal"
     """Distribution of continuous actions."""
-    actor_unimix: Annotated[float, Field(ge=0, lt=1)] = 0.01
-    """Share of a discrete actor's probability that is spread evenly."""
+    actor_unimix: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of a discrete actor's probability that is spread evenly. The authors' settings of v3 say 0.01, and their actor ignores it."""
     exploration_noise: Weight = 0.0
     """Deviation of noise added to continuous actions in training; share of random ones among discrete actions."""
     slow_critic: Literal["regularizer", "target", "none"] = "regularizer"
@@ -220,11 +308,13 @@ class DreamerConfig(Config):
     agc: Annotated[float, Field(gt=0)] | None = 0.3
     """Each tensor's gradient is at most this share of its weights' norm, with laprop; none: no limit."""
     warmup_updates: Annotated[int, Field(ge=0)] = 1000
-    """Updates over which laprop's learning rate rises from 0."""
+    """A parameter's first updates, over which laprop's learning rate rises from 0."""
     max_grad_norm: Weight | None = None
     """Norm that each optimiser's gradient is scaled down to, with adam; none: never."""
-    weight_decay: Weight = 0.0
-    """Weight decay, with adam."""
+    adam_eps: Annotated[float, Field(gt=0)] = 1e-5
+    """Number that adam adds to the root of the squared gradients' mean."""
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of every weight that is taken off before each step, whatever the learning rate, with adam."""
 
     # Data
     batch_size: Whole = 16
@@ -236,13 +326,18 @@ class DreamerConfig(Config):
     collect_steps: Whole = 1
     """Steps in each environment between two looks at whether an update is due."""
     prefill_steps: Annotated[int, Field(ge=0)] = 1024
-    """Environment steps with random actions before training."""
+    """Environment steps before training."""
+    prefill_actions: Literal["actor", "random"] = "actor"
+    """Who takes them: the actor as it begins (v3), or chance (v1, v2)."""
     pretrain_updates: Annotated[int, Field(ge=0)] = 0
-    """Updates of the world model alone between the random steps and training."""
+    """Updates on those steps before training."""
+    pretrain_hook: Literal["update_world_model", "update_agent"] = "update_world_model"
+    """What they update: the world model alone, or everything (v1, v2)."""
     dataset: str | None = None
     """Minari dataset, by id or directory, that the replay begins with: what `gymlab record` wrote, or another's; none: nothing."""
-    replay_size: Whole = 1_000_000
-    """Steps that are kept, over all environments."""
+    replay_size: Whole = 5_000_000
+    """Steps that are kept, over all environments; memory is taken as they come. `describe` says how much: 5 million 64x64 pictures in
+    colour are 61 GB, those of a shorter run less."""
     replay_on_disk: bool = False
     """Keep them in files that are mapped into memory, for more than memory holds."""
     replay_context: Annotated[int, Field(ge=0, le=1)] = 1
@@ -251,9 +346,11 @@ class DreamerConfig(Config):
     """Share of the steps that is never trained on, to judge the model by."""
     online_queue: bool = True
     """Serve every new sequence once before random ones."""
+    prioritize_ends: bool = False
+    """Draw sequences that end where an episode does batch_length + 1 times as often as others (v2 but on control tasks)."""
 
     eval_deterministic: bool = False
-    """Evaluate the most likely action instead of a sampled one; the authors sample."""
+    """Evaluate the most likely action (v1, v2) instead of a sampled one (v3)."""
     epoch_env_steps: Whole | None = 1000
     """Environment steps in an epoch."""
 
@@ -269,21 +366,65 @@ class DreamerConfig(Config):
 
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What is not given comes from the version, and from the size."""
-        version, size = values.get("version", "v3"), values.get("size", "1m")
+        """What is not given comes from the version, and from the suite or the size."""
+        version, suite, size = (values.get(name) for name in ("version", "suite", "size"))
+        version = version or "v3"
         preset = VERSIONS.get(version, {}) if isinstance(version, str) else {}
-        widths = SIZES.get(size, {}) if version == "v3" and isinstance(size, str) else {}
-        return {**widths, **preset, **values}
+        if version == "v2" and isinstance(suite, str):
+            preset = preset | SUITES.get(suite, {})
+        if version == "v3":
+            preset = SIZES.get(size, {}) if isinstance(size, str) else SIZES["1m"]
+        filled = {**preset, **values}
+        if not cls._is_whole(values):
+            cls._refuse_idle(values, filled)
+        return filled
+
+    @classmethod
+    def unwritten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run of an earlier release does not name, as it was then."""
+        return {name: value for name, value in EARLIER.items() if name not in data} if cls._is_whole(data) else {}
+
+    @classmethod
+    def _is_whole(cls, values: Mapping[str, Any]) -> bool:
+        """Whether these are all the settings of a run, of this release or an earlier one, and not what a person chose to set."""
+        own = cls.model_fields.keys() - Config.model_fields.keys()
+        return own - EARLIER.keys() <= values.keys()
+
+    @classmethod
+    def _refuse_idle(cls, given: Mapping[str, Any], filled: Mapping[str, Any]) -> None:
+        """A setting that would do nothing is refused. The whole of a run's settings, which names them all, is not asked."""
+        for names, decisive, idle, why in IDLE:
+            value = filled.get(decisive, cls.model_fields[decisive].default)
+            for name in names:
+                if name in given and given[name] is not None and value in idle:
+                    raise ConfigError(
+                        f"{located(given, name, 'dreamer')}: {name} has no effect with {decisive}: {value} ({why}). Leave it out."
+                    )
+
+    def replay_options(self) -> dict[str, Any]:
+        """What the replay is made with."""
+        return {
+            "capacity": self.replay_size,
+            "batch_size": self.batch_size,
+            "length": self.batch_length,
+            "context": self.replay_context,
+            "online": self.online_queue,
+            "held_out": self.held_out,
+            "on_disk": self.replay_on_disk,
+            # A dataset brings records of its own.
+            "expected": None if self.dataset else budget_of(self),
+        }
 
     def curriculum(self) -> tuple[dict[str, Any], ...]:
-        """Phases of an experiment that names none: random steps, perhaps the model alone, then all together at the train ratio."""
+        """Phases of an experiment that names none: first steps, perhaps updates on them, then both together at the train ratio."""
         ratio = self.train_ratio / (self.batch_size * self.batch_length)
         hooks: list[Any] = ["collect", {"name": "update_agent", "ratio": ratio}]
         phases: list[dict[str, Any]] = [{"name": "train", "type": "online", "hooks": hooks, "buffer": "replay"}]
         if self.pretrain_updates:
-            pretrain = {"name": "pretrain", "type": "offline", "hooks": ["update_world_model"], "buffer": "replay"}
+            pretrain = {"name": "pretrain", "type": "offline", "hooks": [self.pretrain_hook], "buffer": "replay"}
             phases.insert(0, {**pretrain, "duration_updates": self.pretrain_updates})
         if self.prefill_steps:
             prefill = {"name": "prefill", "type": "online", "hooks": ["collect"], "buffer": "replay"}
-            phases.insert(0, {**prefill, "duration_steps": self.prefill_steps, "actions": "random"})
+            actions = {"actions": "random"} if self.prefill_actions == "random" else {}
+            phases.insert(0, {**prefill, "duration_steps": self.prefill_steps, **actions})
         return tuple(phases)

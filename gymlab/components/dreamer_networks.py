@@ -9,13 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.components.discrete_parts import DiscreteParts, MixedVector
 from gymlab.components.dreamer_config import DreamerConfig
 from gymlab.components.image_codecs import image_decoder, image_encoder
+from gymlab.components.keras_adam import KerasAdam
+from gymlab.components.keras_layers import keras_start
 from gymlab.components.laprop import LaProp
 from gymlab.components.latents import CategoricalLatent, GaussianLatent, Latent
 from gymlab.components.normed_layers import NormSiLU, normed_linear
 from gymlab.components.observation_parts import VECTOR
-from gymlab.components.rssm import RSSM, BlockGRU, Cell, NormedGRU, State
+from gymlab.components.rssm import RSSM, BlockGRU, Cell, KerasGRU, NormedGRU, State
 from gymlab.components.symlog import TwoHot, UnitNormal, symexp, symlog
 from gymlab.errors import ConfigError, did_you_mean
 
@@ -69,10 +72,7 @@ def linear(inputs: int, outputs: int, *, normed: bool, scale: float = 1.0) -> nn
     """A layer initialised as the authors of its version do."""
     if normed:
         return normed_linear(inputs, outputs, scale)
-    layer = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
+    return keras_start(nn.Linear(inputs, outputs))
 
 
 class ScalarHead(nn.Module):
@@ -106,9 +106,10 @@ class ScalarHead(nn.Module):
 class Encoder(nn.Module):
     """Images through convolutions, vectors through layers; side by side, [N, size]."""
 
-    def __init__(self, config: DreamerConfig, shapes: Shapes) -> None:
+    def __init__(self, config: DreamerConfig, shapes: Shapes, mixed: MixedVector | None = None) -> None:
         super().__init__()
         self.normed = config.version == "v3"
+        self.mixed = mixed
         encoders = {
             key: image_encoder(config.version, shape, config.cnn_depth) for key, shape in images(shapes).items()
         }
@@ -124,16 +125,23 @@ class Encoder(nn.Module):
         parts = [encoder(observations[key]) for key, encoder in self.images.items()]
         if self.vector is not None:
             x = observations[VECTOR]
-            parts.append(self.vector(symlog(x) if self.normed else x))
+            if self.mixed is not None:
+                x = self.mixed.seen(x)
+            elif self.normed:
+                x = symlog(x)
+            parts.append(self.vector(x))
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
 class Decoder(nn.Module):
     """What the states say about observations."""
 
-    def __init__(self, config: DreamerConfig, shapes: Shapes, deter: int, stoch: int) -> None:
+    def __init__(
+        self, config: DreamerConfig, shapes: Shapes, deter: int, stoch: int, mixed: MixedVector | None = None
+    ) -> None:
         super().__init__()
         self.normed = config.version == "v3"
+        self.mixed = mixed
         self.images = nn.ModuleDict(
             {
                 key: image_decoder(config.version, shape, config.cnn_depth, deter, stoch, config.units)
@@ -149,35 +157,44 @@ class Decoder(nn.Module):
         yield from self.images.items()
 
     def losses(self, state: State, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """For each key the loss of each state, [N]: squared errors, summed over pixels and dimensions."""
+        """For each key the loss of each state, [N], summed over pixels and dimensions: squared errors, cross-entropy of discrete parts."""
         losses = {
             key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self._image_decoders()
         }
         if self.vector is not None:
             predicted, target = self.vector(state.features), observations[VECTOR]
-            if self.normed:
+            if self.mixed is not None:
+                losses[VECTOR] = self.mixed.loss(predicted, target)
+            elif self.normed:
                 losses[VECTOR] = functional.mse_loss(predicted, symlog(target), reduction="none").sum(-1)
             else:
                 losses[VECTOR] = 0.5 * functional.mse_loss(predicted, target, reduction="none").sum(-1)
         return losses
 
     def forward(self, state: State) -> dict[str, Tensor]:
-        """Expected observations in their own units: images 0..255, vectors as they are."""
+        """Expected observations in their own units: images 0..255, vectors as they are, probabilities for one-hots."""
         expected = {key: decoder.pixels(decoder(state.deter, state.stoch)) for key, decoder in self._image_decoders()}
         if self.vector is not None:
             predicted = self.vector(state.features)
-            expected[VECTOR] = symexp(predicted) if self.normed else predicted
+            if self.mixed is not None:
+                expected[VECTOR] = self.mixed.expected(predicted)
+            else:
+                expected[VECTOR] = symexp(predicted) if self.normed else predicted
         return expected
 
 
 class WorldModel(nn.Module):
     """Encoder, recurrent model, and the heads that its states are trained by."""
 
-    def __init__(self, config: DreamerConfig, shapes: Shapes, action: int) -> None:
+    def __init__(
+        self, config: DreamerConfig, shapes: Shapes, action: int, discrete: DiscreteParts | None = None
+    ) -> None:
         super().__init__()
         latent = make_latent(config)
         normed = config.version == "v3"
-        self.encoder = Encoder(config, shapes)
+        as_choices = bool(discrete) and config.discrete_obs == "categorical"
+        mixed = MixedVector(shapes[VECTOR][0], discrete) if discrete is not None and as_choices else None
+        self.encoder = Encoder(config, shapes, mixed)
         self.rssm = RSSM(
             make_cell(config, latent.size, action),
             latent,
@@ -187,16 +204,24 @@ class WorldModel(nn.Module):
             normed=normed,
         )
         self.features = config.deter + latent.size
-        self.decoder = Decoder(config, shapes, config.deter, latent.size)
+        self.decoder = Decoder(config, shapes, config.deter, latent.size, mixed)
         self.reward = ScalarHead(config, self.features, config.reward_layers)
-        self.going_on = MLP(self.features, config.units, config.continue_layers, 1, normed=normed)
+        self.going_on: MLP | None = None
+        if config.continue_scale:
+            self.going_on = MLP(self.features, config.units, config.continue_layers, 1, normed=normed)
 
 
-def make_actor(config: DreamerConfig, features: int, outputs: int) -> MLP:
+def make_actor(config: DreamerConfig, features: int, outputs: int, *, continuous: bool) -> MLP:
     """The policy; v3's begins with nearly equal chances."""
     normed = config.version == "v3"
     scale = 0.01 if normed else 1.0
-    return MLP(features, config.units, config.actor_layers, outputs, normed=normed, output_scale=scale)
+    actor = MLP(features, config.units, config.actor_layers, outputs, normed=normed, output_scale=scale)
+    if config.version == "v2" and continuous:
+        # Means and deviations are two layers in the authors' program, each with half the outputs.
+        last: Any = actor.layers[-1]
+        for half in last.weight.detach().chunk(2):
+            nn.init.xavier_uniform_(half)
+    return actor
 
 
 def make_optimizers(
@@ -213,7 +238,7 @@ def make_optimizers(
     def own(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         if config.optimizer == "laprop":
             return LaProp(parameters, agc=config.agc, warmup=config.warmup_updates)
-        return torch.optim.AdamW(parameters, eps=1e-5, weight_decay=config.weight_decay, fused=True)
+        return KerasAdam(parameters, eps=config.adam_eps, decay=config.weight_decay)
 
     return {name: named.get(name, own)(parameters) for name, parameters in parts.items()}
 
@@ -229,7 +254,10 @@ def make_cell(config: DreamerConfig, stoch: int, action: int) -> Cell:
     """The deterministic part of the state."""
     if config.cell == "block_gru":
         return BlockGRU(config.deter, stoch, action, config.hidden, config.blocks)
-    return NormedGRU(config.deter, stoch, action, config.hidden, normed=config.cell == "layer_norm_gru")
+    sizes = (config.deter, stoch, action, config.hidden)
+    if config.cell == "keras_gru":
+        return KerasGRU(*sizes)
+    return NormedGRU(*sizes, normed=config.cell != "gru", bias=config.cell != "layer_norm_gru")
 
 
 def images(shapes: Shapes) -> dict[str, Any]:

@@ -185,13 +185,20 @@ def hold_out(model: WorldModel, data: Mapping[str, Tensor], start: State) -> Hel
     return HeldOut(truth, decoded(model, after), decoded(model, dream), whole)
 
 
-def calibration(reward: Tensor, going_on: Tensor, data: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """How far predicted rewards and endings are from the true ones, on average: 0 is right; of true ends, the share foreseen."""
-    ends = data["is_terminal"].float()
-    foreseen = ((1 - going_on) * ends).sum() / ends.sum().clamp(min=1)
-    return {
+def calibration(reward: Tensor, going_on: Tensor | None, data: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """How far predicted rewards and endings are from the true ones, on average: 0 is right; of true ends, the share foreseen.
+
+    Without a continue head there is nothing to say about endings.
+    """
+    rewards = {
         "world_model/reward_bias": (reward - data["reward"]).mean(),
         "world_model/reward_error": (reward - data["reward"]).abs().mean(),
+    }
+    if going_on is None:
+        return rewards
+    ends = data["is_terminal"].float()
+    foreseen = ((1 - going_on) * ends).sum() / ends.sum().clamp(min=1)
+    return rewards | {
         "world_model/end_bias": (1 - going_on).mean() - ends.mean(),
         # Where the batch has no ending there is nothing to be wrong about.
         "world_model/end_foreseen": torch.where(ends.any(), foreseen, torch.ones_like(foreseen)),

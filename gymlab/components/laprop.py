@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,8 +25,10 @@ class LaProp(torch.optim.Optimizer):
 
         v <- b2 v + (1 - b2) g^2      m <- b1 m + (1 - b1) g / (sqrt(v / (1 - b2^t)) + eps)      w <- w - lr m / (1 - b1^t)
 
-    Adam averages before it divides. `agc` clips each tensor's gradient by its weights' norm first; None: not at all.
-    The learning rate rises from 0 over the first `warmup` steps.
+    t counts the steps of each parameter by itself. One that gets its first gradient late, as the actor after updates of
+    the model alone, has moments that are as young as its counter; with a counter of all together its first steps were
+    several times the learning rate. Adam averages before it divides. `agc` clips each tensor's gradient by its weights'
+    norm first; None: not at all. The learning rate rises from 0 over a parameter's first `warmup` steps.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class LaProp(torch.optim.Optimizer):
         agc: float | None = 0.3,
         warmup: int = 1000,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "agc": agc, "warmup": warmup, "steps": 0})
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "agc": agc, "warmup": warmup})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -47,21 +50,41 @@ class LaProp(torch.optim.Optimizer):
             parameters = [p for p in group["params"] if p.grad is not None]
             if not parameters:
                 continue
-            for p in parameters:
-                if not self.state[p]:
-                    self.state[p] = {"first": torch.zeros_like(p), "second": torch.zeros_like(p)}
-            gradients = [p.grad for p in parameters]
             if group["agc"] is not None:
+                gradients: list[Any] = [p.grad for p in parameters]
                 clip_adaptively(parameters, gradients, group["agc"])
-            first = [self.state[p]["first"] for p in parameters]
-            second = [self.state[p]["second"] for p in parameters]
-            group["steps"] += 1
-            beta1, beta2 = group["betas"]
-            torch._foreach_mul_(second, beta2)
-            torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-            size = torch._foreach_div(second, 1 - beta2 ** group["steps"])
-            torch._foreach_sqrt_(size)
-            torch._foreach_add_(size, group["eps"])
-            torch._foreach_lerp_(first, torch._foreach_div(gradients, size), 1 - beta1)
-            rate = group["lr"] * min(1.0, group["steps"] / group["warmup"]) if group["warmup"] else group["lr"]
-            torch._foreach_add_(parameters, first, alpha=-rate / (1 - beta1 ** group["steps"]))
+            # Nearly always all have taken equally many steps: one set of operations over lists of tensors moves them.
+            alike: dict[int, list[Tensor]] = defaultdict(list)
+            for p in parameters:
+                state = self.state[p]
+                if not state:
+                    state.update(step=0, first=torch.zeros_like(p), second=torch.zeros_like(p))
+                state["step"] += 1
+                alike[state["step"]].append(p)
+            for steps, those in alike.items():
+                self._move(those, group, steps)
+
+    def _move(self, parameters: list[Tensor], group: dict[str, Any], steps: int) -> None:
+        """The step number `steps` of parameters."""
+        gradients: list[Any] = [p.grad for p in parameters]
+        first = [self.state[p]["first"] for p in parameters]
+        second = [self.state[p]["second"] for p in parameters]
+        beta1, beta2 = group["betas"]
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+        size = torch._foreach_div(second, 1 - beta2**steps)
+        torch._foreach_sqrt_(size)
+        torch._foreach_add_(size, group["eps"])
+        divided: Any = torch._foreach_div(gradients, list(size))
+        torch._foreach_lerp_(first, divided, 1 - beta1)
+        rate = group["lr"] * min(1.0, (steps - 1) / group["warmup"]) if group["warmup"] else group["lr"]
+        torch._foreach_add_(parameters, first, alpha=-rate / (1 - beta1**steps))
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back a state. Earlier releases had one counter a group: parameters that have moments go on with it."""
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            counted = group.pop("steps", None)
+            for p in group["params"]:
+                if self.state[p] and counted is not None:
+                    self.state[p].setdefault("step", counted)

@@ -43,7 +43,7 @@ class LatentDreams:
     def step(
         self, state: State, actions: np.ndarray, generator: np.random.Generator | None
     ) -> tuple[State, np.ndarray, np.ndarray, np.ndarray]:
-        """One step of B dreams: states, observations [B, ...], rewards [B], and the chance of going on [B], the discount included.
+        """One step of B dreams: states, observations [B, ...], rewards [B], and the chance of going on [B], the discount included; 1 without a continue head.
 
         Latents are drawn from the generator; without one they are the most likely ones.
         """
@@ -52,7 +52,9 @@ class LatentDreams:
         taken = torch.from_numpy(self.actions.from_environment(actions)).to(device)
         state = model.rssm.dream(state, taken, noise)
         parts = {key: value.cpu().numpy() for key, value in model.decoder(state).items()}
-        reward, lives = model.reward.mean(state.features), torch.sigmoid(model.going_on(state.features).squeeze(-1))
+        reward, lives = model.reward.mean(state.features), torch.ones(len(taken))
+        if model.going_on is not None:
+            lives = torch.sigmoid(model.going_on(state.features).squeeze(-1))
         return state, self.parts.restored(parts), reward.float().cpu().numpy(), lives.float().cpu().numpy()
 
     def _episode(

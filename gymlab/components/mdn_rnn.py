@@ -161,13 +161,21 @@ class MDNRNN(nn.Module):
         return Expected(mixture, reward, scalars[..., -1] if self.predicts_end else None)
 
     def losses(
-        self, z: Tensor, action: Tensor, is_first: Tensor, reward: Tensor, is_end: Tensor, end_weight: float = 10.0
-    ) -> dict[str, Tensor]:
-        """Losses of sequences [T + 1, B, ...]: step t expects z, reward and end of step t + 1, unless that begins another episode.
+        self,
+        z: Tensor,
+        action: Tensor,
+        is_first: Tensor,
+        reward: Tensor,
+        is_end: Tensor,
+        state: Hidden,
+        end_weight: float = 10.0,
+    ) -> tuple[dict[str, Tensor], Hidden]:
+        """Losses of sequences [T + 1, B, ...] that go on from a state, and the state after T steps, through which no gradient goes.
 
-        The NLL is a mean over dimensions. The reward's loss is half its squared error; ends count `end_weight` times.
+        Step t expects z, reward and end of step t + 1, unless that begins another episode. The NLL is a mean over dimensions. The reward's loss is
+        half its squared error; ends count `end_weight` times.
         """
-        h, _ = self(z[:-1], action[:-1], is_first[:-1], self.initial(z.shape[1]))
+        h, last = self(z[:-1], action[:-1], is_first[:-1], state)
         expected = self.expect(h)
         known = (~is_first[1:]).to(z.dtype)  # [T, B]
         count = known.sum().clamp(min=1)
@@ -179,7 +187,7 @@ class MDNRNN(nn.Module):
                 expected.end, is_end[1:].to(z.dtype), reduction="none", pos_weight=z.new_tensor(end_weight)
             )
             losses["end"] = (error * known).sum() / count
-        return losses
+        return losses, Hidden(last.h.detach(), last.c.detach())
 
     @torch.no_grad()
     def fall_asleep(self, z: Tensor, action: Tensor, is_first: Tensor) -> Asleep:

@@ -47,6 +47,8 @@ class NetworkSpec:
     """IMPALA blocks (convolution, max-pool, two residual units) in place of plain convolutions."""
     log_std_init: float = 0.0
     """Where the log-std of continuous actions starts."""
+    ortho_init: bool = True
+    """Orthogonal weights (gain sqrt 2, of the policy's head 0.01, of the value's 1) and zero biases; false: as torch draws them."""
 
     def resolved(self) -> NetworkSpec:
         """The spec with every None replaced by its kind's default."""
@@ -147,6 +149,8 @@ def network_spec(
                 f"policy_kwargs: unknown {name!r}. {did_you_mean(name, known)} Known: {', '.join(sorted(known))}."
             )
         changes[name] = tuple(value) if isinstance(value, list | tuple) else value
+    if not isinstance(changes.get("ortho_init", True), bool):
+        raise ConfigError(f"policy_kwargs: ortho_init expects true or false, got {changes['ortho_init']!r}.")
     spec = replace(spec, **changes).resolved()
     _check(spec, is_image)
     return spec
@@ -171,11 +175,13 @@ def _check(spec: NetworkSpec, is_image: bool) -> None:
 class MLPTrunk(nn.Module):
     """Fully connected layers with an activation after each."""
 
-    def __init__(self, input_size: int, hidden_dims: Sequence[int], activation: str) -> None:
+    def __init__(
+        self, input_size: int, hidden_dims: Sequence[int], activation: str, *, ortho_init: bool = True
+    ) -> None:
         super().__init__()
         sizes = [input_size, *hidden_dims]
         self.layers = nn.ModuleList(
-            orthogonal(nn.Linear(inputs, outputs), math.sqrt(2)) for inputs, outputs in pairwise(sizes)
+            initialised(nn.Linear(inputs, outputs), math.sqrt(2), ortho_init) for inputs, outputs in pairwise(sizes)
         )
         self.activation = ACTIVATIONS[activation]()
         self.output_size = sizes[-1]
@@ -199,7 +205,7 @@ class CNNTrunk(nn.Module):
             )
         channels = input_shape[0]
         activation = str(spec.activation)
-        layers = _impala(channels, spec.channels, activation) if spec.residual else _plain(channels, spec)
+        layers = _impala(channels, spec) if spec.residual else _plain(channels, spec)
         self.convolutions = nn.Sequential(*layers)
         try:
             with torch.no_grad():
@@ -209,7 +215,7 @@ class CNNTrunk(nn.Module):
                 f"Images of {input_shape} (channels, height, width) are too small for these convolutions: "
                 f"set resize_obs: [84, 84], or smaller kernel_sizes and strides in policy_kwargs."
             ) from error
-        self.head = MLPTrunk(size, spec.hidden_dims or (), activation)
+        self.head = MLPTrunk(size, spec.hidden_dims or (), activation, ortho_init=spec.ortho_init)
         self.output_size = self.head.output_size
 
     def forward(self, x: Tensor) -> Tensor:
@@ -261,18 +267,19 @@ def convolve_bytes(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 def _plain(channels: int, spec: NetworkSpec) -> Iterator[nn.Module]:
     for outputs, kernel, stride in zip(spec.channels, spec.kernel_sizes, spec.strides, strict=True):
-        yield orthogonal(nn.Conv2d(channels, outputs, kernel, stride), math.sqrt(2))
+        yield initialised(nn.Conv2d(channels, outputs, kernel, stride), math.sqrt(2), spec.ortho_init)
         # Nobody else reads what the convolution wrote, so the activation may write over it.
         yield nn.ReLU(inplace=True) if spec.activation == "relu" else ACTIVATIONS[str(spec.activation)]()
         channels = outputs
 
 
-def _impala(channels: int, widths: Sequence[int], activation: str) -> Iterator[nn.Module]:
-    for width in widths:
-        yield orthogonal(nn.Conv2d(channels, width, 3, padding=1), math.sqrt(2))
+def _impala(channels: int, spec: NetworkSpec) -> Iterator[nn.Module]:
+    activation = str(spec.activation)
+    for width in spec.channels:
+        yield initialised(nn.Conv2d(channels, width, 3, padding=1), math.sqrt(2), spec.ortho_init)
         yield nn.MaxPool2d(3, 2, padding=1)
-        yield ResidualUnit(width, activation)
-        yield ResidualUnit(width, activation)
+        yield ResidualUnit(width, activation, spec.ortho_init)
+        yield ResidualUnit(width, activation, spec.ortho_init)
         channels = width
     yield ACTIVATIONS[activation]()
 
@@ -280,10 +287,10 @@ def _impala(channels: int, widths: Sequence[int], activation: str) -> Iterator[n
 class ResidualUnit(nn.Module):
     """x + conv(act(conv(act(x)))) (Espeholt et al. 2018, figure 3)."""
 
-    def __init__(self, channels: int, activation: str) -> None:
+    def __init__(self, channels: int, activation: str, ortho_init: bool) -> None:
         super().__init__()
-        self.first = orthogonal(nn.Conv2d(channels, channels, 3, padding=1), math.sqrt(2))
-        self.second = orthogonal(nn.Conv2d(channels, channels, 3, padding=1), math.sqrt(2))
+        self.first = initialised(nn.Conv2d(channels, channels, 3, padding=1), math.sqrt(2), ortho_init)
+        self.second = initialised(nn.Conv2d(channels, channels, 3, padding=1), math.sqrt(2), ortho_init)
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -304,8 +311,8 @@ class ActorCritic(nn.Module):
             self.critic_trunk = build_trunk(input_shape, spec)
         width = self.trunks[0].output_size
         # A small policy head makes the first policy near uniform: exploration does not hang on the draw of the weights.
-        self.actor_head = orthogonal(nn.Linear(width, distribution.head_size), 0.01)
-        self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
+        self.actor_head = initialised(nn.Linear(width, distribution.head_size), 0.01, spec.ortho_init)
+        self.critic_head = initialised(nn.Linear(width, 1), 1.0, spec.ortho_init)
         free = torch.full((distribution.free_size,), float(spec.log_std_init))
         self.log_std = nn.Parameter(free) if distribution.free_size else None
 
@@ -342,7 +349,7 @@ def build_trunk(input_shape: tuple[int, ...], spec: NetworkSpec) -> MLPTrunk | C
     """A trunk of the spec's kind for observations of `input_shape`."""
     if spec.kind == "cnn":
         return CNNTrunk(input_shape, spec)
-    return MLPTrunk(math.prod(input_shape), spec.hidden_dims or (), str(spec.activation))
+    return MLPTrunk(math.prod(input_shape), spec.hidden_dims or (), str(spec.activation), ortho_init=spec.ortho_init)
 
 
 def scale(x: Tensor) -> Tensor:
@@ -350,8 +357,9 @@ def scale(x: Tensor) -> Tensor:
     return x.float().mul_(1 / 255) if x.dtype == torch.uint8 else x
 
 
-def orthogonal(layer: Any, gain: float) -> Any:
-    """The layer with orthogonal weights times `gain` and zero biases."""
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
+def initialised(layer: Any, gain: float, ortho_init: bool) -> Any:
+    """The layer with orthogonal weights times `gain` and zero biases, or as torch has drawn it."""
+    if ortho_init:
+        nn.init.orthogonal_(layer.weight, gain)
+        nn.init.zeros_(layer.bias)
     return layer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from gymnasium import Space, spaces
 
+from gymlab.components.discrete_parts import DiscreteParts
 from gymlab.components.observation import ObservationEncoder
 from gymlab.envs.spaces import leaves
 
@@ -40,14 +41,17 @@ class ObservationParts:
         self.space = space
         self.images: dict[str, Leaf] = {}
         self.rest: list[slice] = []
+        self.discrete = DiscreteParts()
+        """Where in the vector one-hots and bits are."""
         self.encoder: ObservationEncoder | None = None
         if isinstance(nested, spaces.Dict | spaces.Tuple):
             self._take_apart(nested)
         else:
             self.encoder = ObservationEncoder(space)
+            self.discrete = _discrete_parts([space])
 
     def _take_apart(self, nested: Space) -> None:
-        start = 0
+        start, others = 0, []
         for path, leaf in leaves(nested):
             name = ".".join(map(str, path))
             place = slice(start, start := start + spaces.flatdim(leaf))
@@ -57,6 +61,8 @@ class ObservationParts:
                 self.images[name] = Leaf(place, (channels, height, width), last)
             else:
                 self.rest.append(place)
+                others.append(leaf)
+        self.discrete = _discrete_parts(others)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -109,8 +115,36 @@ class ObservationParts:
         """The same as the environment could have given it: in its type, whole where that is, and within its bounds."""
         joined, dtype = self.join(parts), self.space.dtype
         assert dtype is not None
+        if self.encoder is None and VECTOR in parts:
+            joined = self.join({**parts, VECTOR: self._decided(parts[VECTOR])})
         if isinstance(self.space, spaces.Box):
             joined = np.clip(joined, self.space.low, self.space.high)
         if isinstance(self.space, spaces.MultiBinary):
             return (joined > 0.5).astype(dtype)
         return (joined if np.issubdtype(dtype, np.floating) else np.rint(joined)).astype(dtype)
+
+    def _decided(self, vectors: np.ndarray) -> np.ndarray:
+        """[N, V] with one-hots and bits where there were probabilities."""
+        vectors, rows = vectors.copy(), np.arange(len(vectors))
+        for start, length in self.discrete.choices:
+            chosen = vectors[:, start : start + length].argmax(-1)
+            vectors[:, start : start + length] = 0
+            vectors[rows, start + chosen] = 1
+        bits = list(self.discrete.bits)
+        vectors[:, bits] = vectors[:, bits] > 0.5
+        return vectors
+
+
+def _discrete_parts(leaves_in_order: Sequence[Space]) -> DiscreteParts:
+    """Where the discrete ones among these are, one after the other in a vector."""
+    choices: list[tuple[int, int]] = []
+    bits: list[int] = []
+    start = 0
+    for leaf in leaves_in_order:
+        if isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+            sizes = [int(leaf.n)] if isinstance(leaf, spaces.Discrete) else leaf.nvec.ravel().tolist()
+            choices += zip(np.cumsum([start, *sizes[:-1]]).tolist(), sizes, strict=True)
+        elif isinstance(leaf, spaces.MultiBinary):
+            bits += range(start, start + spaces.flatdim(leaf))
+        start += spaces.flatdim(leaf)
+    return DiscreteParts(tuple(choices), tuple(bits))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from gymlab.components.analytic import StackedMLP
@@ -15,8 +16,10 @@ from gymlab.components.distributions import Distribution
 from gymlab.components.flat import FlatParameters
 from gymlab.components.networks import build_policy
 from gymlab.components.observation import ObservationEncoder
+from gymlab.components.optimizers import TORCH_ADAMW_DECAY, make_optimizer
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
+from gymlab.errors import CheckpointError, ConfigError, did_you_mean
 
 Normalization = Literal["off", "batch", "rollout"]
 
@@ -36,7 +39,9 @@ class OnPolicyConfig(Config):
 
     # Optimiser
     optimizer: Literal["adam", "adamw", "sgd"] = "adamw"
-    """Which optimiser of torch; Adam's epsilon is 1e-5."""
+    """Which optimiser of torch; the epsilon of adam and adamw is 1e-5. With weight_decay 0 adamw is adam."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decay of all parameters: adamw multiplies them by 1 - lr x this, adam and sgd add this x the parameter to the gradient. Fixed for a run."""
     max_grad_norm: Scalar | None = 0.5
     """The gradient is scaled down to this norm; none: never."""
 
@@ -44,7 +49,7 @@ class OnPolicyConfig(Config):
     policy: str | None = None
     """mlp, cnn (also mlp_actorcritic, cnn_actorcritic), or a module class that a plugin registers; none: by observation."""
     policy_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Network details: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init."""
+    """Network details: hidden_dims, activation, shared_trunk, channels, kernel_sizes, strides, residual, log_std_init, ortho_init."""
     model_id: str | None = None
     """A named network: mlp_tiny, mlp_small, mlp_medium, mlp_large, cnn_nature, cnn_impala, cnn_large."""
     hidden_dims: tuple[Annotated[int, Field(ge=1)], ...] | None = None
@@ -60,6 +65,21 @@ class OnPolicyConfig(Config):
 
     _gamma_is_a_share = field_validator("gamma")(share)
     _norm_is_not_negative = field_validator("max_grad_norm")(not_negative)
+
+    @model_validator(mode="after")
+    def _decay_is_read(self) -> OnPolicyConfig:
+        if self.weight_decay and self.optimizers:
+            raise ValueError(
+                f"weight_decay {self.weight_decay:g} is of the optimizer that `optimizer` names, and `optimizers` makes its own: "
+                f"write weight_decay there, below {' and '.join(f'optimizers.{name}' for name in self.optimizers)}"
+            )
+        return self
+
+    @classmethod
+    def unwritten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Before there was a key for it, adamw decayed by what torch takes when nobody names a decay."""
+        decayed = data.get("optimizer") == "adamw" and not data.get("optimizers")
+        return {"weight_decay": TORCH_ADAMW_DECAY} if decayed and "weight_decay" not in data else {}
 
     @property
     def rollout_size(self) -> int:
@@ -83,6 +103,37 @@ def policy_network(
             activation=config.activation,
             policy_kwargs=options | config.policy_kwargs,
         )
+
+
+def make_optimizers(
+    config: OnPolicyConfig,
+    parts: Mapping[str, list[nn.Parameter]],
+    rates: Mapping[str, float],
+    named: Mapping[str, Callable[..., torch.optim.Optimizer]],
+) -> dict[str, torch.optim.Optimizer]:
+    """An optimizer for each part: the one that the experiment's `optimizers` give under its name, else as `optimizer` says."""
+    for name in named:
+        if name not in parts:
+            raise ConfigError(
+                f"optimizers.{name}: {did_you_mean(name, parts)} {config.algo_id} has: {', '.join(parts)}."
+            )
+    return {
+        name: named[name](parameters)
+        if name in named
+        else make_optimizer(config.optimizer, parameters, rates[name], config.weight_decay)
+        for name, parameters in parts.items()
+    }
+
+
+def check_decay(config: OnPolicyConfig, optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
+    """A checkpoint brings the decay that it was trained with: a config that says another one must not be passed over in silence."""
+    for optimizer in () if config.optimizers else optimizers.values():
+        saved = optimizer.param_groups[0]["weight_decay"]
+        if saved != config.weight_decay:
+            raise CheckpointError(
+                f"weight_decay: the checkpoint was trained with {saved:g}, and the run's config says {config.weight_decay:g}. "
+                f"Put {saved:g} there to go on, or begin a new run from its weights with --init-from-run."
+            )
 
 
 def acting_policy(

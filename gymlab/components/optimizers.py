@@ -15,6 +15,8 @@ from gymlab.errors import ConfigError, NonFiniteError, did_you_mean
 
 ADAM_EPSILON = 1e-5
 """PPO's epsilon, larger than torch's 1e-8: the first steps stay small where gradients are tiny."""
+TORCH_ADAMW_DECAY = 0.01
+"""What torch's AdamW takes when nobody names a weight decay; policy gradients were trained with it before there was a key."""
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -23,14 +25,32 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def make_optimizer(name: str, parameters: list[nn.Parameter], lr: float) -> torch.optim.Optimizer:
-    """A fused optimizer of torch."""
+def make_optimizer(
+    name: str, parameters: list[nn.Parameter], lr: float, weight_decay: float = 0.0
+) -> torch.optim.Optimizer:
+    """A fused optimizer of torch. The decay is always named: torch's AdamW would take 0.01, with 0 it is Adam.
+
+    adamw multiplies every parameter by 1 - lr * weight_decay before its step (Loshchilov & Hutter 2019); adam and sgd add
+    weight_decay times the parameter to the gradient.
+    """
     if name not in OPTIMIZERS:
         raise ConfigError(
             f"optimizer: unknown {name!r}. {did_you_mean(name, OPTIMIZERS)} Known: {', '.join(OPTIMIZERS)}."
         )
     options: dict[str, Any] = {} if name == "sgd" else {"eps": ADAM_EPSILON}
-    return OPTIMIZERS[name](parameters, lr=lr, fused=True, **options)
+    return OPTIMIZERS[name](parameters, lr=lr, weight_decay=weight_decay, fused=True, **options)
+
+
+def optimizer_text(optimizer: torch.optim.Optimizer) -> str:
+    """An optimizer in a few words: `AdamW, eps 1e-05, weight decay 0 (so it is Adam)`."""
+    group = optimizer.param_groups[0]
+    words = [type(optimizer).__name__]
+    if "eps" in group:
+        words.append(f"eps {group['eps']:g}")
+    decay = group.get("weight_decay")
+    words.append("no weight decay" if decay is None else f"weight decay {decay:g}")
+    is_adam = isinstance(optimizer, torch.optim.AdamW) and decay == 0
+    return ", ".join(words) + " (so it is Adam)" * is_adam
 
 
 class FlatOptimizer:

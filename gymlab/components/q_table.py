@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from rich.table import Table
+from rich.text import Text
 from torch import nn
 
 from gymlab.components.state_index import UNSEEN, state_index
@@ -132,7 +133,7 @@ class QTable(nn.Module):
         for state in visited[:most]:
             best = self.greedy(state)
             cells = [
-                f"[bold green]{value:.3f}[/]" if action in best else f"{value:.3f}"
+                Text(f"{value:.3f}", style="bold green" if action in best else "")
                 for action, value in enumerate(self.q.numpy()[state].tolist())
             ]
             table.add_row(str(state), *cells, str(int(self.visits.numpy()[state].sum())))

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.components.block_rssm import BlockStep, ObservedSequence, Weights
+from gymlab.components.keras_layers import keras_gru, keras_start
 from gymlab.components.latents import CategoricalLatent, Latent
 from gymlab.components.normed_layers import NORM_EPS, NormedLayer, NormSiLU, init_truncated_normal, normed_linear
 from gymlab.errors import ConfigError
@@ -119,21 +120,48 @@ class BlockGRU(Cell):
         return moved.transpose(0, 1).flatten(1)
 
 
-class NormedGRU(Cell):
-    """A GRU with a layer before it: plain for Dreamer v1, normalised and slow to update (bias -1) for v2."""
+class LayerBefore(Cell):
+    """A cell with one layer of latent and action before it, whose two halves are multiplied apart."""
 
-    def __init__(self, deter: int, stoch: int, action: int, hidden: int, *, normed: bool) -> None:
+    def __init__(self, deter: int, stoch: int, action: int, hidden: int) -> None:
         super().__init__()
         self.deter = deter
+        joint = keras_start(nn.Linear(stoch + action, hidden))
         self.from_stoch = nn.Linear(stoch, hidden)
         self.from_action = nn.Linear(action, hidden, bias=False)
-        self.gates = nn.Linear(deter + hidden, 3 * deter, bias=not normed)
-        self.norm = nn.LayerNorm(3 * deter, eps=1e-3) if normed else nn.Identity()
-        self.update_bias = -1.0 if normed else 0.0
+        with torch.no_grad():
+            self.from_stoch.weight.copy_(joint.weight[:, :stoch])
+            self.from_stoch.bias.zero_()
+            self.from_action.weight.copy_(joint.weight[:, stoch:])
 
     def inputs(self, actions: Tensor) -> Tensor:
         """The action's share of the input layer."""
         return self.from_action(actions)
+
+
+class KerasGRU(LayerBefore):
+    """Dreamer v1's memory: the GRU of Keras."""
+
+    def __init__(self, deter: int, stoch: int, action: int, hidden: int) -> None:
+        super().__init__(deter, stoch, action, hidden)
+        self.gru = keras_gru(hidden, deter)
+
+    def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
+        """h' = (1 - u) c + u h, with c = tanh(x C + r (h D)): the gate u keeps the memory, and 0.5 of it at the start."""
+        moved: Tensor = self.gru(functional.elu(self.from_stoch(stoch) + inputs), deter)
+        return moved
+
+
+class NormedGRU(LayerBefore):
+    """A GRU from one matrix: normalised, slow to update (bias -1) and, as DreamerV2's, with a bias before the norm; or plain."""
+
+    def __init__(
+        self, deter: int, stoch: int, action: int, hidden: int, *, normed: bool, bias: bool | None = None
+    ) -> None:
+        super().__init__(deter, stoch, action, hidden)
+        self.gates = keras_start(nn.Linear(deter + hidden, 3 * deter, bias=not normed if bias is None else bias))
+        self.norm = nn.LayerNorm(3 * deter, eps=1e-3) if normed else nn.Identity()
+        self.update_bias = -1.0 if normed else 0.0
 
     def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
         """h' = u c + (1 - u) h, with c = tanh(r c~)."""
@@ -250,7 +278,7 @@ class RSSM(nn.Module):
 
 
 def _linear(inputs: int, outputs: int, normed: bool) -> nn.Linear:
-    return normed_linear(inputs, outputs) if normed else nn.Linear(inputs, outputs)
+    return normed_linear(inputs, outputs) if normed else keras_start(nn.Linear(inputs, outputs))
 
 
 def _after(size: int, normed: bool) -> nn.Module:

@@ -9,11 +9,11 @@ d is 32 with ReLU in v1, 48 with ELU in v2. Images are centred, x/255 - 0.5, on 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from gymlab.components.keras_layers import keras_start
 from gymlab.components.networks import ACTIVATIONS
 from gymlab.errors import ConfigError
 
@@ -23,7 +23,6 @@ ENCODER_STAGES = (1, 2, 4, 8)
 DECODER_STAGES = (4, 2, 1)
 """Channels of the layers as multiples of the depth."""
 DECODER_KERNELS = (5, 5, 6, 6)
-Layer = TypeVar("Layer", nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
 def centred(images: Tensor) -> Tensor:
@@ -92,11 +91,3 @@ def check_strided_shape(shape: tuple[int, ...]) -> None:
             f"The image codecs of Dreamer v1 and v2 take images of {SIDE}x{SIDE} (channels, height, width), and these "
             f"observations are {tuple(shape)}: set resize_obs: [{SIDE}, {SIDE}]."
         )
-
-
-def keras_start(layer: Layer) -> Layer:
-    """Glorot's uniform weights and zero biases, which both versions leave to Keras."""
-    nn.init.xavier_uniform_(layer.weight)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
-    return layer

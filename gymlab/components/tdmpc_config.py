@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -22,8 +22,13 @@ SIZES: dict[str, dict[str, int]] = {
     "48m": {"encoder_hidden": 1792, "hidden": 1792, "latent": 768, "q_count": 5, "encoder_layers": 3},
     "317m": {"encoder_hidden": 4096, "hidden": 4096, "latent": 1376, "q_count": 8, "encoder_layers": 4},
 }
-"""TD-MPC2 by its nominal number of parameters; `tiny` is ours, for a quick look on a laptop."""
+"""TD-MPC2 by its nominal number of parameters; `tiny` is ours, for a quick look on a laptop.
 
+The authors train single tasks at 5m. Their other sizes are of their study of many tasks, for which 19m, 48m and 317m were made.
+"""
+
+MULTI_TASK_SIZES = ("19m", "48m", "317m")
+"""Sizes that the authors train on 30 or 80 tasks at once, with a learned embedding of the task: gymlab trains them on one."""
 
 FIRST_VERSION: dict[str, Any] = {
     "latent": 50,
@@ -57,13 +62,16 @@ class TDMPC2Config(Config):
 
     version: ClassVar[Literal["v1", "v2"]] = "v2"
     """v2 is TD-MPC2 (2024), v1 TD-MPC (2022)."""
+    retired: ClassVar[Mapping[str, str]] = {
+        "held_out": "the model is not evaluated on steps set aside, and learns from all of them"
+    }
 
     size: Literal["tiny", "1m", "5m", "19m", "48m", "317m"] = "5m"
-    """Widths of the networks, by their nominal number of parameters; tiny is for a laptop."""
+    """Widths of the networks, by their nominal number of parameters; tiny is for a laptop, 19m and above the authors' for 30 or 80 tasks at once."""
 
     # Model
     latent: Whole = 512
-    """Length of the latent."""
+    """Length of the latent; of pictures (v2) it must be what the convolutions give, 16 times `encoder_channels` at 64x64."""
     simnorm_group: Whole = 8
     """Features that share one softmax."""
     encoder_hidden: Whole = 256
@@ -83,7 +91,7 @@ class TDMPC2Config(Config):
     bin_reach: Annotated[float, Field(gt=0)] = 10.0
     """The outermost bins lie at symexp of this."""
     episodic: bool = False
-    """Learn where episodes end, and plan with it: for tasks that can fail."""
+    """Learn where episodes terminate; plans count nothing behind a termination that is more likely than not. For tasks that can fail."""
 
     # Losses
     gamma: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -99,11 +107,11 @@ class TDMPC2Config(Config):
     value_coef: Weight = 0.1
     """Weight of the values."""
     end_coef: Weight = 1.0
-    """Weight of the ends, where they are learned."""
+    """Weight of the termination, where it is learned (`episodic`)."""
     ent_coef: Scalar = 1e-4
-    """Weight of the policy's entropy."""
+    """Weight of the policy's entropy before tanh, times the dimensions of the action."""
     tau: Share = 0.01
-    """Share of the value networks (v1: of the encoder, too) that their slow copies take over each time."""
+    """Share of the value networks (v1: of the encoder, too) that their slow copies take over each time, and of a batch in the running range of values (v2)."""
     slow_every: Whole = 1
     """Updates from one time to the next."""
 
@@ -113,7 +121,7 @@ class TDMPC2Config(Config):
     horizon: Whole = 3
     """Steps that are learned along, and planned."""
     plan_horizon: Scalar = 100.0
-    """Steps that are planned, rounded, and never more than `horizon`."""
+    """Steps that are planned, cut down to a whole number, and never more than `horizon`."""
     plan_samples: Whole = 512
     """Sequences of actions in each round, the policy's own among them."""
     plan_policy_samples: Annotated[int, Field(ge=0)] = 24
@@ -121,7 +129,7 @@ class TDMPC2Config(Config):
     plan_elites: Whole = 64
     """The best ones, from which the next round is drawn."""
     plan_iterations: Whole = 6
-    """Rounds; two more from 20 dimensions of action on."""
+    """Rounds; in v2 two more from 20 dimensions of action on."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
     """How much more the better sequences weigh."""
     min_std: Scalar = 0.05
@@ -158,8 +166,6 @@ class TDMPC2Config(Config):
     """How much priorities decide; 0: not at all."""
     priority_beta: Annotated[float, Field(ge=0, le=1)] = 0.4
     """How much weights make up for it; 1: in full."""
-    held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.02
-    """Share of the steps that is never trained on, to judge the model by."""
 
     epoch_env_steps: Whole | None = 1000
     """Environment steps in an epoch."""
@@ -174,6 +180,25 @@ class TDMPC2Config(Config):
         size = values.get("size", "5m" if cls.version == "v2" else None)
         preset = {} if cls.version == "v2" else FIRST_VERSION
         return {**preset, **(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
+
+    def without_effect(self, *, continuous: bool) -> Iterator[tuple[str, str]]:
+        """Settings that differ from what the version and the size say and that nothing would read, each with the reason."""
+        reasons: dict[str, str] = {}
+        if self.version == "v1":
+            names = ("simnorm_group", "bins", "bin_reach", "dropout")
+            reasons |= dict.fromkeys(names, "TD-MPC's networks have none; tdmpc2's do")
+            if continuous:
+                reasons["ent_coef"] = "TD-MPC's policy has noise of fixed size, whose entropy nothing changes"
+        if not self.episodic:
+            reasons["end_coef"] = "terminations are learned with episodic: true alone"
+        if not self.prioritised:
+            reasons |= dict.fromkeys(("priority_alpha", "priority_beta"), "they count with prioritised: true alone")
+        if self.planner == "cem":
+            reasons["temperature"] = "planner: cem weighs the best alike; mppi by their values"
+        usual = self.fill_in({})
+        for name, reason in reasons.items():
+            if getattr(self, name) != usual.get(name, type(self).model_fields[name].default):
+                yield name, reason
 
     def curriculum(self, episode_steps: int | None) -> tuple[dict[str, Any], ...]:
         """Phases of an experiment that names none: random steps, as many updates on them, then both together."""

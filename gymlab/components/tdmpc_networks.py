@@ -6,9 +6,11 @@ Those of TD-MPC (2022), `v1`, are plainer: a free latent, ELU in place of norm a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -100,13 +102,17 @@ def behind(network: nn.Sequential, base: Tensor, rest: Tensor) -> Tensor:
 
 
 def initialize(module: nn.Module, version: Version) -> None:
-    """Zero biases, and weights as the authors begin with: truncated normal of deviation 0.02 (v2), orthogonal (v1)."""
+    """Weights as the authors begin with: orthogonal (v1), truncated normal of deviation 0.02 in linear layers alone (v2); biases 0."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             if version == "v1":
                 nn.init.orthogonal_(part.weight)
             else:
                 nn.init.trunc_normal_(part.weight, std=0.02)
+            nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Conv2d) and version == "v1":
+            nn.init.orthogonal_(part.weight, nn.init.calculate_gain("relu"))
+            assert part.bias is not None
             nn.init.zeros_(part.bias)
 
 
@@ -125,10 +131,21 @@ class VectorEncoder(nn.Sequential):
         initialize(self, config.version)
 
 
-class PictureEncoder(nn.Module):
-    """Pictures of 64 pixels (v1: 84) to a latent, moved about by a few pixels while learning (Kostrikov et al. 2020)."""
+class GroupsApart(nn.Module):
+    """Puts numbers of which neighbours make a group, as a flattened feature map has them, where `SimNorm` looks for them."""
 
-    PAD = 3
+    def __init__(self, group: int) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The shape stays."""
+        return x.unflatten(-1, (-1, self.group)).transpose(-1, -2).flatten(-2)
+
+
+class PictureEncoder(nn.Module):
+    """Pictures of 64 pixels (v1: 84) to a latent; in v2 nothing lies between the last convolution and the softmaxes."""
+
     KERNELS: ClassVar[dict[str, tuple[tuple[int, int], ...]]] = {
         "v1": ((7, 2), (5, 2), (3, 2), (3, 2)),
         "v2": ((7, 2), (5, 2), (3, 2), (3, 1)),
@@ -137,41 +154,75 @@ class PictureEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], config: TDMPC2Config) -> None:
         super().__init__()
-        kernels = self.KERNELS[config.version]
+        first, kernels = config.version == "v1", self.KERNELS[config.version]
+        self.pad = shape[1] // 21 if first else 3
+        """Pixels that a picture is moved by at most."""
+        self.middle = 0.0 if first else 0.5
+        """Brightness that counts as 0."""
         inputs = [shape[0]] + [config.encoder_channels] * len(kernels)
-        convolutions: list[nn.Module] = []
+        parts: list[nn.Module] = []
         for (before, after), (kernel, stride) in zip(itertools.pairwise(inputs), kernels, strict=True):
-            convolutions += [nn.Conv2d(before, after, kernel, stride), nn.ReLU()]
-        ended = convolutions if config.version == "v1" else convolutions[:-1]
-        self.convolutions = nn.Sequential(*ended, nn.Flatten())
-        with torch.no_grad():
-            flat = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.out = nn.Sequential(*latent_layers(flat, config))
-        initialize(self.out, config.version)
+            parts += [nn.Conv2d(before, after, kernel, stride), nn.ReLU()]
+        places = math.prod(_side_after(side, kernels) for side in shape[1:])
+        flat = places * config.encoder_channels
+        if first:
+            parts += [nn.Flatten(), nn.Linear(flat, config.latent)]
+        else:
+            _check_latent(shape, places, config)
+            group = config.simnorm_group
+            parts[-1:] = [nn.Flatten(), GroupsApart(group), SimNorm(flat, group)]
+        self.layers = nn.Sequential(*parts)
+        initialize(self, config.version)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """[N, C, H, W] bytes -> [N, latent]."""
-        x = pictures.float() / 255 - 0.5
-        value: Tensor = self.out(self.convolutions(self._moved(x) if self.training else x))
+        x = pictures / 255
+        value: Tensor = self.layers(x.sub_(self.middle) if self.middle else x)
         return value
 
-    def _moved(self, x: Tensor) -> Tensor:
-        """Each picture cut out of itself with repeated edges, at a place of its own."""
-        count, _, height, width = x.shape
-        padded = functional.pad(x, (self.PAD,) * 4, mode="replicate")
-        down, right = torch.randint(2 * self.PAD + 1, (2, count, 1), device=x.device)
-        rows = (down + torch.arange(height, device=x.device))[:, None, :, None]
-        columns = (right + torch.arange(width, device=x.device))[:, None, None, :]
-        return padded[
-            torch.arange(count, device=x.device)[:, None, None, None],
-            torch.arange(x.shape[1], device=x.device)[None, :, None, None],
-            rows,
-            columns,
-        ]
+    def shifted(self, pictures: Tensor, generator: np.random.Generator | None = None) -> Tensor:
+        """Each picture moved by up to `pad` pixels, its edges repeated (Kostrikov et al. 2020); without a generator by torch's numbers."""
+        count, channels, height, width = pictures.shape
+        if generator is None:
+            offsets = torch.randint(-self.pad, self.pad + 1, (2, count, 1), device=pictures.device)
+        else:
+            drawn = generator.integers(-self.pad, self.pad, (2, count, 1), endpoint=True)
+            offsets = torch.from_numpy(drawn).to(pictures.device)
+        rows, columns = (
+            (torch.arange(side, device=pictures.device) + offset).clamp_(0, side - 1)
+            for side, offset in zip((height, width), offsets, strict=True)
+        )
+        pixels = (rows.unsqueeze(2) * width + columns.unsqueeze(1)).flatten(1)  # [N, H W]
+        index = pixels.unsqueeze(1).expand(-1, channels, -1)
+        return pictures.flatten(2).gather(2, index).unflatten(2, (height, width))
+
+
+def _side_after(side: int, kernels: Sequence[tuple[int, int]]) -> int:
+    """Pixels of a side that are left behind convolutions."""
+    left = side
+    for kernel, stride in kernels:
+        left = (left - kernel) // stride + 1
+        if left < 1:
+            raise ConfigError(
+                f"Pictures with a side of {side} pixels are too small for tdmpc. Set resize_obs: [64, 64]."
+            )
+    return left
+
+
+def _check_latent(shape: tuple[int, ...], places: int, config: TDMPC2Config) -> None:
+    """The convolutions' features are the latent: their number must be the same."""
+    latent, channels = config.latent, config.encoder_channels
+    if latent == places * channels:
+        return
+    fewer = f" or encoder_channels: {latent // places}" if latent % places == 0 else ""
+    raise ConfigError(
+        f"latent: pictures of {shape[1]}x{shape[2]} pixels come to {channels} channels of {places} places, which are "
+        f"{places * channels} numbers, and latent is {latent}. Set latent: {places * channels}{fewer}."
+    )
 
 
 class LatentModel(nn.Module):
-    """Encoder, dynamics, reward, ends, and an ensemble of action values, all on one latent."""
+    """Encoder, dynamics, reward, termination, and an ensemble of action values, all on one latent."""
 
     gamma: Tensor
 
@@ -197,6 +248,13 @@ class LatentModel(nn.Module):
         # Of the task, not of the program: an agent that is loaded plans with the discount that it learned with.
         self.register_buffer("gamma", torch.tensor(gamma))
 
+    def augmented(self, observations: Tensor, generator: np.random.Generator | None = None) -> Tensor:
+        """Pictures [..., C, H, W] each moved about by a few pixels; vectors as they are."""
+        if not isinstance(self.encoder, PictureEncoder):
+            return observations
+        pictures = observations.reshape(-1, *observations.shape[-3:])
+        return self.encoder.shifted(pictures, generator).view(observations.shape)
+
     def next(self, latent: Tensor, action: Tensor) -> Tensor:
         """The latent after an action."""
         value: Tensor = self.dynamics(torch.cat([latent, action], -1))
@@ -219,9 +277,10 @@ class LatentModel(nn.Module):
         of_reward, of_dynamics = bases
         return self.scalar.mean(behind(self.reward, of_reward, action)), behind(self.dynamics, of_dynamics, action)
 
-    def going_on(self, latent: Tensor) -> Tensor | float:
-        """Probability that the episode goes on from a latent, [...]; 1 where nothing ever ends it."""
-        return 1.0 if self.end is None else torch.sigmoid(-self.end(latent).squeeze(-1))
+    def continues(self, latent: Tensor) -> Tensor | float:
+        """[...] 0 where a termination is more likely than not, else 1; 1 where none is learned."""
+        # sigmoid(x) > 0.5 where x > 0.
+        return 1.0 if self.end is None else (self.end(latent).squeeze(-1) <= 0).float()
 
 
 def values(qs: Sequence[nn.Module], scalar: TwoHot | UnitNormal, latent: Tensor, action: Tensor) -> Tensor:

@@ -43,7 +43,8 @@ class VectorQuantizer(nn.Module):
         self.into, self.out_of = nn.Linear(input_size, word_size), nn.Linear(word_size, input_size)
         self.revival_updates = revival_updates
         self.even_bits = math.log2(size)
-        self.register_buffer("codebook", functional.normalize(torch.randn(size, word_size), dim=-1))
+        # So short that a hundredth of a vector outweighs it: the first update moves used codes onto the data, then all have length 1.
+        self.register_buffer("codebook", torch.empty(size, word_size).uniform_(-1 / size, 1 / size))
         self.register_buffer("frequencies", torch.full((size,), 1 / size))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
@@ -73,13 +74,12 @@ class VectorQuantizer(nn.Module):
 
     @torch.no_grad()
     def _follow(self, z: Tensor, tokens: Tensor) -> None:
-        """Move every word that was used towards the mean of its vectors, and revive dead ones."""
+        """Move every word that was used towards the mean of its vectors, give all of them length 1, and revive dead ones."""
         counts = torch.zeros_like(self.frequencies).index_add_(0, tokens, torch.ones_like(tokens, dtype=torch.float32))
         sums = torch.zeros_like(self.codebook).index_add_(0, tokens, z)
-        means = functional.normalize(sums, dim=-1)
-        used = (counts > 0).unsqueeze(-1)
-        moved = functional.normalize(self.codebook.lerp(means, CODEBOOK_RATE), dim=-1)
-        self.codebook.copy_(torch.where(used, moved, self.codebook))
+        # The mean of an unused code is 0: it gets shorter, and its direction stays.
+        self.codebook.lerp_(functional.normalize(sums, dim=-1), CODEBOOK_RATE)
+        self.codebook.copy_(functional.normalize(self.codebook, dim=-1))
         self.frequencies.lerp_(counts / len(tokens), USAGE_RATE)
         self._revive(z)
         self.updates += 1

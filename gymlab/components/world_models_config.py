@@ -1,4 +1,8 @@
-"""Settings of World Models, and the pipeline that follows from them. Defaults are the paper's for CarRacing."""
+"""Settings of World Models, and the pipeline that follows from them.
+
+Networks, batches, learning rates, population and trials begin with what the authors' program has for CarRacing. How much is collected, and how many gradient
+steps V takes on it, are ours: the authors collect 10,000 episodes of 1,000 frames.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
 UPDATES_AN_EPOCH = 100
 """Gradient steps of V and M between two rows of metrics."""
+REPLAY, PICTURES, SEQUENCES = "replay", "pictures", "sequences"
+"""Buffers: what is collected, and what V and M draw from it."""
 
 
 class WorldModelsConfig(Config):
-    """What a World Models experiment may set."""
+    """What a World Models experiment may set. Defaults are the authors' for CarRacing where nothing else is said."""
 
     # V
     latent_size: Whole = 32
@@ -24,7 +30,7 @@ class WorldModelsConfig(Config):
     vae_lr: Scalar = 1e-4
     """Learning rate of V."""
     vae_batch: Whole = 100
-    """Pictures of a batch of V, drawn from those of batch_size sequences."""
+    """Pictures of a batch of V, drawn from all that were collected but those held out."""
 
     # M
     hidden: Whole = 256
@@ -33,14 +39,14 @@ class WorldModelsConfig(Config):
     """Normals of a mixture."""
     mixture: Literal["per_dimension", "joint"] = "per_dimension"
     """Whether each dimension of the code has a mixture of its own, or all dimensions one together."""
-    predict_reward: bool = True
-    """Whether M also learns the reward; a dream without counts its frames."""
-    predict_end: bool = True
-    """Whether M also learns when the episode ends; a dream without never does."""
+    predict_reward: bool = False
+    """Whether M also learns the reward (the authors: for neither task); a dream without counts its frames."""
+    predict_end: bool = False
+    """Whether M also learns when the episode ends (Doom); a dream without never does."""
     sees_start: bool = False
     """Tell M which step is an episode's first (Doom)."""
     end_weight: Weight = 10.0
-    """How much more an end counts than a step without in M's loss."""
+    """How much more an end counts than a step without in M's loss (the authors' for Doom)."""
     reward_scale: Weight = 1.0
     """Weight of the reward in M's loss."""
     end_scale: Weight = 1.0
@@ -66,7 +72,7 @@ class WorldModelsConfig(Config):
     temperature: Scalar = 1.0
     """Of dreams: above 1 M's world is more random than the real one and harder to cheat; 0: always the likeliest."""
     dream_steps: Whole = 1000
-    """Steps after which a dream is cut."""
+    """Steps after which a dream is cut (Doom: 2,100)."""
     population: Annotated[int, Field(ge=4)] = 64
     """Controllers of a generation."""
     rollouts: Whole = 16
@@ -77,18 +83,18 @@ class WorldModelsConfig(Config):
     """Weight of the mean square of a controller's weights, taken off its return."""
     elite_every: Whole = 25
     """Generations between two trials of the best controller for being called so; there is one after the first, too."""
-    elite_rollouts: Annotated[int, Field(ge=16)] = 16
-    """Episodes of such a trial."""
+    elite_rollouts: Annotated[int, Field(ge=16)] = 1024
+    """Episodes of such a trial, for each who takes part in it."""
 
     # Pipeline
     collect_env_steps: Whole = 100_000
-    """Environment steps with random actions before anything is learned, and of each further round with the elite's."""
+    """Environment steps with random actions before anything is learned, and of each further round with the elite's; ours."""
     action_hold: Annotated[float, Field(ge=0, lt=1)] = 0.8
-    """Probability that a random choice is kept for another step."""
+    """Probability that a random choice is kept for another step; ours."""
     action_drift: Weight = 0.14
-    """Deviation of the steps by which random continuous actions wander in [-1, 1]."""
+    """Deviation of the steps by which random continuous actions wander in [-1, 1]; ours."""
     vae_updates: Whole = 10_000
-    """Gradient steps of V in each round."""
+    """Gradient steps of V in each round: as many passes over 100,000 pictures, ten, as the authors take over ten million."""
     model_updates: Whole = 4_000
     """Gradient steps of M in each round."""
     generations: Whole | None = None
@@ -101,16 +107,16 @@ class WorldModelsConfig(Config):
     """Steps in each environment between two looks at whether a generation is judged."""
 
     # Data
-    batch_size: Whole = 16
-    """Sequences of a batch."""
-    batch_length: Whole = 32
-    """Steps of a sequence."""
+    batch_size: Whole = 100
+    """Sequences of a batch of M."""
+    batch_length: Whole = 999
+    """Steps of a sequence (Doom: 499). M's state is carried from batch to batch, so that shorter ones cut gradients and not memory."""
     replay_size: Whole = 1_000_000
-    """Steps that are kept, over all environments."""
+    """Steps that are kept, over all environments; ours."""
     replay_on_disk: bool = False
     """Keep them in files that are mapped into memory, for more than memory holds."""
     held_out: Annotated[float, Field(ge=0, le=0.5)] = 0.05
-    """Share of the steps that is never trained on, to judge M by."""
+    """Share of the episodes that neither V nor M is trained on, to judge M by; the authors hold out none."""
 
     _not_negative = field_validator("vae_lr", "model_lr", "temperature")(not_negative)
 
@@ -138,22 +144,22 @@ class WorldModelsConfig(Config):
             "name": f"collect{suffix}",
             "type": "online",
             "hooks": ["collect"],
-            "buffer": "replay",
+            "buffer": REPLAY,
         }
         collect |= {"duration_steps": self.collect_env_steps, "actions": "random" if number == 1 else "controller"}
         encode = {"name": f"encode{suffix}", "type": "offline", "hooks": ["collect_codes"], "duration_cycles": 1}
-        model = _learning(f"model{suffix}", "update_world_model", self.model_updates)
+        model = _learning(f"model{suffix}", "update_world_model", SEQUENCES, self.model_updates)
         real = self.evolve_in == "environment"
         evolve: dict[str, Any] = {"name": f"evolve{suffix}", "type": "online" if real else "offline"}
         evolve["hooks"] = ["collect_returns", "update_controller"] if real else ["update_controller"]
         evolve["duration_updates"] = self.generations
-        vision = [_learning(f"vision{suffix}", "update_vision", self.vae_updates)] if sees_pictures else []
+        vision = [_learning(f"vision{suffix}", "update_vision", PICTURES, self.vae_updates)] if sees_pictures else []
         if self.reuse_model:
             return [collect, encode, evolve]
         return [collect, *vision, encode, model, evolve]
 
 
-def _learning(name: str, hook: str, updates: int) -> dict[str, Any]:
-    """A phase of gradient steps on replayed batches."""
-    hooks = [{"name": hook, "times": min(UPDATES_AN_EPOCH, updates)}]
-    return {"name": name, "type": "offline", "hooks": hooks, "buffer": "replay", "duration_updates": updates}
+def _learning(name: str, hook: str, buffer: str, updates: int) -> dict[str, Any]:
+    """A phase of gradient steps on batches of what was collected."""
+    hooks = [{"name": hook, "times": min(UPDATES_AN_EPOCH, updates), "buffer": buffer}]
+    return {"name": name, "type": "offline", "hooks": hooks, "duration_updates": updates}

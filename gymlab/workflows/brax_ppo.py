@@ -69,13 +69,13 @@ class BraxPPOConfig(Config):
     ent_coef: NotNegative = 1e-2
     """Weight of the entropy bonus; Brax's entropy_cost."""
     vf_coef: NotNegative = 0.5
-    """Weight of the value loss."""
+    """Weight of the value loss, half the mean squared error, as in PPO here and in CleanRL."""
     reward_scaling: Annotated[float, Field(gt=0)] = 1.0
     """What rewards are multiplied with in the loss; returns that are logged are not."""
 
     # Optimiser
     policy_lr: NotNegative = 3e-4
-    """Learning rate of Adam for policy and value."""
+    """Learning rate of policy and value; Brax's optimizer is optax's Adam, eps 1e-8, without weight decay."""
     max_grad_norm: Annotated[float, Field(gt=0)] | None = None
     """The gradient is scaled down to this norm; none: never."""
 
@@ -290,6 +290,7 @@ class BraxPPO(Workflow):
             "steps_per_env": config.n_steps,
             "minibatch_rows": config.batch_size * config.unroll_length,
             "updates_per_training_step": config.gradient_steps,
+            "optimizer": "Adam of optax, eps 1e-08, no weight decay",
             "horizon_steps": round(1 / (1 - config.gamma)) if config.gamma < 1 else "endless",
         }
 

@@ -68,7 +68,8 @@ class Segment(NamedTuple):
     actions: Tensor
     """Numbers of actions."""
     reward: Tensor
-    is_terminal: Tensor
+    ended: Tensor
+    """Whether the episode was over with this frame: terminated or, unless time limits are no ends, cut off."""
     mask: Tensor
     """Whether a step is real."""
     words: Tensor
@@ -304,7 +305,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         frames = torch.from_numpy(values[f"observation/{self.key}"]).to(device).float().div_(255)
         actions = torch.from_numpy(values["action"]).to(device).argmax(-1)
         reward = values["reward"] / np.float32(self.config.reward_unit)
-        others = (torch.from_numpy(value).to(device) for value in (reward, values["is_terminal"], batch.mask))
+        ended = values["is_last"] | values["is_terminal"] if self.config.truncation_is_end else values["is_terminal"]
+        others = (torch.from_numpy(value).to(device) for value in (reward, ended, batch.mask))
         words = frames.new_empty(len(frames), 0) if name == "tokenizer" else self._words(batch, frames, actions)
         whole = (frames, actions, *others, words)
         return [Segment(*part) for part in zip(*(value.chunk(parts) for value in whole), strict=True)]
@@ -339,7 +341,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
         config, real = self.config, data.mask[:, :-1] & data.mask[:, 1:]
         with self.context.fabric.autocast():
             losses, metrics = self.model.losses(
-                data.frames[:, :-1], data.actions[:, :-1], data.words, data.reward[:, 1:], data.is_terminal[:, 1:], real
+                data.frames[:, :-1], data.actions[:, :-1], data.words, data.reward[:, 1:], data.ended[:, 1:], real
             )
         scales = {"words": config.word_scale, "reward": config.reward_scale, "end": config.end_scale}
         assert losses.keys() == scales.keys(), (losses.keys(), scales.keys())
@@ -352,7 +354,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
         logits, actions, hidden, reward, ended, value = self._dream(data.frames, data.actions[:, :-1], data.words)
         returns, weight = returns_of(reward, ended, value, hp.gamma, hp.lam)  # [H, B]
         # Nothing counts where the dream would begin after an end.
-        weight = weight * (data.mask[:, -1] & ~data.is_terminal[:, -1])
+        weight = weight * (data.mask[:, -1] & ~data.ended[:, -1])
         length = weight.sum(0).mean()
         weight = weight / weight.sum().clamp(min=1)
         advantage = returns - value[:-1]
@@ -442,9 +444,11 @@ class DeltaIRIS(ShowsDreams, Workflow):
     def describe(self) -> dict[str, Any]:
         """Parameters of each component, batches, memory of the episodes."""
         described: dict[str, Any] = {f"parameters/{name}": count_parameters(self.modules[name]) for name in COMPONENTS}
+        remembered, horizon = self.config.blocks - self.config.burn_in, self.config.horizon
+        full = f", of which the context holds {remembered}: then it is emptied" if horizon > remembered else ""
         described |= {
             "context": f"{self.config.blocks} steps of {self.model.block} tokens",
-            "dream": f"{self.config.burn_in + 1} real frames, then {self.config.horizon} steps",
+            "dream": f"{self.config.burn_in + 1} real frames, then {horizon} steps{full}",
         }
         return described | (self.episodes.describe() if self.context.train_environment is not None else {})
 

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gymlab.buffers.episode_ends import EndsReplay
 from gymlab.buffers.offline import open_dataset
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
@@ -62,7 +63,7 @@ from gymlab.engine.workflow import (
     Workflow,
     register_workflow,
 )
-from gymlab.errors import NonFiniteError
+from gymlab.errors import ConfigError, NonFiniteError
 
 
 @register_workflow("dreamer")
@@ -76,7 +77,7 @@ class Dreamer(ShowsDreams, Workflow):
 
     @property
     def phases(self) -> tuple[dict[str, Any], ...]:  # type: ignore[override]
-        """Random steps, perhaps the model alone, then everything together at the train ratio."""
+        """First steps, perhaps updates on them, then both together at the train ratio."""
         return self.config.curriculum()
 
     def initialize(self) -> None:
@@ -87,10 +88,11 @@ class Dreamer(ShowsDreams, Workflow):
         self.through_model = config.actor_gradient == "dynamics" or (
             config.actor_gradient == "auto" and not isinstance(self.actions, Choices)
         )
-        self.model = WorldModel(config, self.parts.shapes, self.actions.size).to(context.device)
+        self.model = WorldModel(config, self.parts.shapes, self.actions.size, self.parts.discrete).to(context.device)
         self.latent = self.model.rssm.latent
         features = self.model.features
-        self.actor = make_actor(config, features, self.actions.parameter_size)
+        continuous = not isinstance(self.actions, Choices)
+        self.actor = make_actor(config, features, self.actions.parameter_size, continuous=continuous)
         self.critic = ScalarHead(config, features, config.critic_layers)
         self.slow_critic = ScalarHead(config, features, config.critic_layers).requires_grad_(False)
         self.slow_critic.load_state_dict(self.critic.state_dict())
@@ -119,11 +121,13 @@ class Dreamer(ShowsDreams, Workflow):
             latents["latent/deter"] = Field((config.deter,), np.dtype(np.float16))
             latents["latent/stoch"] = Field(packed.shape, packed.dtype)
         fields = record_fields(self.parts.shapes, self.actions.size)
-        options: dict[str, Any] = {"capacity": config.replay_size, "batch_size": config.batch_size, "latents": latents}
-        options |= {"length": config.batch_length, "context": config.replay_context, "online": config.online_queue}
-        options |= {"held_out": config.held_out, "on_disk": config.replay_on_disk}
         given = (fields, environment.num_envs, self.generators["replay"])
-        self.replay = context.make_buffer("replay", SequenceReplay, *given, **options)
+        kind = EndsReplay if config.prioritize_ends else SequenceReplay
+        self.replay = context.make_buffer("replay", kind, *given, latents=latents, **config.replay_options())
+        if config.prioritize_ends and not isinstance(self.replay, EndsReplay):
+            raise ConfigError(
+                "prioritize_ends: buffers.replay draws by a rule of its own. Name ends_replay there, or set prioritize_ends: false."
+            )
         if config.dataset is not None:
             open_dataset(config.dataset).fill(self.replay, self.actions.from_environment, self.parts.split)
         self.collector = SequenceCollector(
@@ -255,6 +259,8 @@ class Dreamer(ShowsDreams, Workflow):
     def _sequence(self, batch: SequenceBatch) -> dict[str, Tensor]:
         """The batch time first, [T, B, ...], with the state and action that its first trained step comes from."""
         data = time_first(batch.values, self.config.replay_context, self.context.device, self.config.reward_unit)
+        if self.config.reward_transform == "tanh":
+            data["reward"] = data["reward"].tanh()
         if self.config.replay_context:
             data["deter"], data["stoch"] = data["deter"].float(), self.latent.unpack(data["stoch"])
         return data
@@ -282,10 +288,13 @@ class Dreamer(ShowsDreams, Workflow):
         }
         reward = model.reward.trunk(features)
         losses["reward"] = model.reward.loss(reward, [data["reward"]], torch.ones_like(data["reward"]))
-        # The discount is part of what this head learns: a time limit is no end, and nothing goes on for certain.
-        lives = (~data["is_terminal"]).float() * self.hyperparameters.gamma
-        going_on = model.going_on(features).squeeze(-1).float()
-        losses["continue"] = functional.binary_cross_entropy_with_logits(going_on, lives)
+        continues = None
+        if model.going_on is not None:
+            # The discount is part of what this head learns: a time limit is no end, and nothing goes on for certain.
+            lives = (~data["is_terminal"]).float() * self.hyperparameters.gamma
+            going_on = model.going_on(features).squeeze(-1).float()
+            losses["continue"] = functional.binary_cross_entropy_with_logits(going_on, lives)
+            continues = going_on.detach().sigmoid() / self.hyperparameters.gamma
         kl = self.latent.kl(posterior.detach(), prior)  # [T, B]
         losses["dyn"] = self._free(kl)
         losses["rep"] = self._free(self.latent.kl(posterior, prior.detach()))
@@ -295,7 +304,7 @@ class Dreamer(ShowsDreams, Workflow):
             "world_model/prior_entropy": self.latent.entropy(prior).mean(),
         }
         with torch.no_grad():
-            metrics |= calibration(model.reward.value(reward), going_on.sigmoid() / self.hyperparameters.gamma, data)
+            metrics |= calibration(model.reward.value(reward), continues, data)
         return losses, {name: value.detach() for name, value in metrics.items()}, states
 
     def _free(self, kl: Tensor) -> Tensor:
@@ -312,8 +321,10 @@ class Dreamer(ShowsDreams, Workflow):
         dream = self._dream(replayed.flatten().detach())
         reward, discount = dream.reward, dream.discount  # [H + 1, N]
         if config.version != "v3":
-            # Whether the first state is an end is known, not predicted.
+            # Whether the first state is an end is known, not predicted; a model without a continue head does not ask.
             first = (~data["is_terminal"][last]).float().reshape(1, -1)
+            if self.model.going_on is None:
+                first = torch.ones_like(first)
             discount = torch.cat([first, discount[1:]])
         with torch.no_grad():
             slow = dream.slow_value
@@ -363,8 +374,11 @@ class Dreamer(ShowsDreams, Workflow):
             features.append(state.features)
             chosen.append((parameters, action.detach()))
         with passing:
-            heads = {"reward": model.reward.trunk, "continue": model.going_on}
-            heads_of = SideBySide(heads | ({"slow": self.slow_critic.trunk} if has_slow else {}))
+            heads = {"reward": model.reward.trunk, "continue": model.going_on, "slow": self.slow_critic.trunk}
+            absent = () if has_slow else ("slow",)
+            heads_of = SideBySide(
+                {name: head for name, head in heads.items() if head is not None and name not in absent}
+            )
         seen: list[tuple[Tensor, ...]] = []
         at_once = max(1, READ_AT_ONCE // count)
         for first in range(0, len(features), at_once):
@@ -372,10 +386,14 @@ class Dreamer(ShowsDreams, Workflow):
             hidden = self.critic.trunk(states.detach()).float()
             with passing:
                 read = heads_of(states)
-                reward, discount = model.reward.read(read["reward"]).float(), torch.sigmoid(read["continue"]).float()
+                reward = model.reward.read(read["reward"]).float()
+                if model.going_on is None:
+                    discount = torch.full_like(reward, self.hyperparameters.gamma)
+                else:
+                    discount = torch.sigmoid(read["continue"]).float().squeeze(-1)
                 slow = self.slow_critic.read(read["slow"]).float() if has_slow else torch.zeros_like(reward)
                 value = self.critic.mean(states).float() if self.through_model and not slow_target else slow
-            seen.append((hidden, reward, discount.squeeze(-1), slow.detach(), value))
+            seen.append((hidden, reward, discount, slow.detach(), value))
         hidden, reward, discount, slow, value = (
             torch.cat(x).unflatten(0, (-1, count)) for x in zip(*seen, strict=True)
         )
@@ -415,11 +433,11 @@ class Dreamer(ShowsDreams, Workflow):
         return norms
 
     def _follow(self) -> None:
-        """Move the slow critic."""
-        self.updates += 1
+        """Move the slow critic: after the first update, and every `slow_every` after that."""
         if self.updates % self.config.slow_every == 0:
             slow, fast = ([p.data for p in critic.parameters()] for critic in (self.slow_critic, self.critic))
             torch._foreach_lerp_(slow, fast, self.config.slow_rate)
+        self.updates += 1
 
     def _fresh_latents(self, batch: SequenceBatch, states: State) -> Any:
         """The states that were just computed, for the records that they belong to."""
@@ -442,7 +460,7 @@ class Dreamer(ShowsDreams, Workflow):
     def dream_step(
         self, state: State, action: np.ndarray, generator: np.random.Generator | None = None
     ) -> tuple[State, DreamStep]:
-        """One step of the prior; an episode is over where the model gives going on less than an even chance."""
+        """One step of the prior; an episode is over where the continue head gives less than an even chance, and never without one."""
         state, observation, reward, lives = self.dreams.step(state, action, generator)
         ended = lives < 0.5 * self.hyperparameters.gamma
         return state, DreamStep(observation, reward * self.config.reward_unit, ended)
@@ -486,7 +504,8 @@ class Dreamer(ShowsDreams, Workflow):
         """Derived numbers: parameters of each part, updates per step, starts of dreams, memory of the replay."""
         config = self.config
         parts = {"encoder": self.model.encoder, "rssm": self.model.rssm, "decoder": self.model.decoder}
-        parts |= {"reward": self.model.reward, "continue": self.model.going_on}
+        parts |= {"reward": self.model.reward}
+        parts |= {} if self.model.going_on is None else {"continue": self.model.going_on}
         parts |= {"actor": self.actor, "critic": self.critic}
         described: dict[str, Any] = {f"parameters/{name}": count_parameters(part) for name, part in parts.items()}
         rows = config.batch_size * config.batch_length

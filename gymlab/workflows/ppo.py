@@ -6,6 +6,8 @@
         L = -E[min(r A, clip(r, 1 - eps, 1 + eps) A)] + vf_coef 1/2 E[(V - R)^2] - ent_coef E[H]
         r = pi(a|s) / pi_old(a|s)
 
+The 1/2 is that of OpenAI's baselines and CleanRL. Stable-Baselines3 has none: its vf_coef 0.5 is 1.0 here.
+
 With `replay_ratio` > 0 older rollouts are learned from as well: ratio against the policy before the pass, weighted by that
 policy over the one that acted (decoupled PPO, Hilton et al. 2022), with advantages made anew from the current values.
 """
@@ -33,13 +35,15 @@ from gymlab.components.on_policy import (
     Normalization,
     OnPolicyConfig,
     acting_policy,
+    check_decay,
     choose_actions,
+    make_optimizers,
     not_negative,
     policy_network,
     share,
     yaml_switch,
 )
-from gymlab.components.optimizers import FlatOptimizer, make_optimizer
+from gymlab.components.optimizers import FlatOptimizer, optimizer_text
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
@@ -70,7 +74,7 @@ class PPOConfig(OnPolicyConfig):
     ent_coef: Scalar = 0.0
     """Weight of the entropy bonus."""
     vf_coef: Scalar = 0.5
-    """Weight of the value loss, half the mean squared error."""
+    """Weight of the value loss, half the mean squared error, as in OpenAI's baselines and CleanRL. Stable-Baselines3 leaves the half out: take twice its vf_coef."""
     target_kl: Scalar | None = None
     """An update stops when the approximate KL of a minibatch passes 1.5 times this; none: never."""
     normalize_advantages: Normalization = "batch"
@@ -86,7 +90,7 @@ class PPOConfig(OnPolicyConfig):
 
     # Optimiser
     policy_lr: Scalar = 3e-4
-    """Learning rate."""
+    """Learning rate of policy and value."""
     update_backend: Literal["auto", "eager", "compile", "analytic"] = "auto"
     """Gradients written out in numpy (analytic: MLPs on the CPU), by autograd, or of a compiled loss; auto: analytic if possible."""
 
@@ -145,12 +149,8 @@ class PPO(Workflow):
 
     def _prepare_training(self, network: Any) -> None:
         context, config = self.context, self.config
-        factory = context.optimizers.get("policy")
-        parameters = [self.flat.parameter]
-        lr = self.hyperparameters.policy_lr
-        self.optimizers = {
-            "policy": factory(parameters) if factory else make_optimizer(config.optimizer, parameters, lr)
-        }
+        rates = {"policy": self.hyperparameters.policy_lr}
+        self.optimizers = make_optimizers(config, {"policy": [self.flat.parameter]}, rates, context.optimizers)
         self.stepper = FlatOptimizer(self.flat, self.optimizers["policy"])
         self.gradient: AnalyticGradient | AutogradGradient
         if self.update_backend == "analytic":
@@ -341,7 +341,8 @@ class PPO(Workflow):
         return {"generators": generators, "collector": self.collector.get_state() if training else None}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` gave."""
+        """Take back what `get_state` gave; the optimizers have theirs already."""
+        check_decay(self.config, self.optimizers)
         self.set_random_states(state["generators"])
         if self.context.train_environment is not None and state["collector"] is not None:
             self.collector.set_state(state["collector"])
@@ -364,6 +365,7 @@ class PPO(Workflow):
             "update_backend": self.update_backend,
         }
         if self.context.train_environment is not None:
+            numbers["optimizer"] = optimizer_text(self.optimizers["policy"])
             numbers |= {"double_buffer": "on"} if self.collector.halves else {}
             memory = self.collector.storage.nbytes
             numbers["rollout_memory_bytes"] = memory

@@ -38,12 +38,14 @@ from gymlab.components.on_policy import (
     Normalization,
     OnPolicyConfig,
     acting_policy,
+    check_decay,
     choose_actions,
+    make_optimizers,
     not_negative,
     policy_network,
     yaml_switch,
 )
-from gymlab.components.optimizers import make_optimizer
+from gymlab.components.optimizers import optimizer_text
 from gymlab.components.returns import episode_return, episode_steps, explained_variance, reward_to_go, standardize
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
@@ -162,12 +164,7 @@ class Reinforce(Workflow):
     def _prepare_training(self, network: nn.Module) -> None:
         context, config, hp = self.context, self.config, self.hyperparameters
         rates = {"policy": hp.policy_lr, "value": hp.value_lr}
-        self.optimizers = {
-            part: context.optimizers[part](parameters)
-            if part in context.optimizers
-            else make_optimizer(config.optimizer, parameters, rates[part])
-            for part, parameters in self.parts.items()
-        }
+        self.optimizers = make_optimizers(config, self.parts, rates, context.optimizers)
         fabric = context.fabric
         if fabric is not None and (fabric.world_size > 1 or config.precision != "32-true"):
             network = fabric.setup_module(network)
@@ -323,7 +320,8 @@ class Reinforce(Workflow):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` gave."""
+        """Take back what `get_state` gave; the optimizers have theirs already."""
+        check_decay(self.config, self.optimizers)
         self.set_random_states(state["generators"])
         self.earlier_means = deque(state["earlier_means"], maxlen=ROLLOUTS_OF_RUNNING_MEAN)
         if self.context.train_environment is not None and state["collector"] is not None:
@@ -342,6 +340,7 @@ class Reinforce(Workflow):
             "minibatches_per_epoch": minibatches,
             "updates_per_rollout": minibatches * config.n_epochs,
         }
+        numbers |= {f"{part}_optimizer": optimizer_text(optimizer) for part, optimizer in self.optimizers.items()}
         if self.context.train_environment is not None:
             if self.collector.halves and config.unfinished != "finish":
                 numbers["double_buffer"] = "on"

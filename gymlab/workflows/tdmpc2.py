@@ -6,11 +6,12 @@
         z[0] = encode(x[0])   z[t+1] = dynamics(z[t], a[t])
         L  = sum_t rho^t (consistency |z[t+1] - sg(encode(x[t+1]))|^2 + reward CE + value CE) / H
         y[t] = r[t] + gamma (1 - end[t]) min of 2 slow Q(encode(x[t+1]), pi)     the value's target
-        pi:  -sum_t rho^t (mean of 2 Q(z[t], pi) / scale + eta H[pi])            the model is not taught by it
+        pi:  -sum_t rho^t (mean of 2 Q(z[t], pi) / scale + eta |A| H[pi])        the model is not taught by it
 
     x[0] a[0] -> x[1] a[1] -> x[2] ...      r[t], end[t]: of arriving in x[t+1]
 
-Choices are planned as one-hots, and ends are learned and planned with (`episodic`).
+H[pi] is the entropy before tanh, |A| the dimensions of an action. With `episodic` terminations are learned: a plan counts nothing behind one that
+is more likely than not. Choices are planned as one-hots.
 
 TD-MPC (2022), the workflow `tdmpc`, differs in its networks, in scalars as they are, in targets of the latent by a slow encoder, in the smaller of
 two values everywhere, and in a prioritised replay.
@@ -37,16 +38,16 @@ from gymlab.components.flat import count_parameters
 from gymlab.components.mpc_planner import MPCPlanner, Planned, Value
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
-from gymlab.components.tdmpc_config import TDMPC2Config, heuristic_discount
+from gymlab.components.tdmpc_config import MULTI_TASK_SIZES, TDMPC2Config, heuristic_discount
 from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, Plans, Recording, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError, NonFiniteError
 
 MANY_ACTIONS = 20
-"""Dimensions of action from which on the planner takes two rounds more."""
+"""Dimensions of action from which on the planner takes two rounds more (v2)."""
 LARGEST_LOSS = 1e4
-"""Of one step of one sequence (v1)."""
+"""Of one step of one sequence (v1), and of what its priority is made of."""
 SMALLEST_PRIORITY = 1e-6
 FORBIDDEN = -1e8
 """Value of a plan that begins with what is not allowed."""
@@ -103,7 +104,7 @@ class TDMPC2(Workflow):
         # What targets are made with; in v2 the encoder itself gives those of the latent.
         self.slow = nn.ModuleDict({"qs": self.model.qs, **({"encoder": self.model.encoder} if self.first else {})})
         self.slow = copy.deepcopy(self.slow).requires_grad_(False).eval()
-        self.scale = RunningScale()
+        self.scale = RunningScale(config.tau)
         self.modules = {"model": self.model, "policy": self.policy, "slow": self.slow, "scale": self.scale}
         for module in self.modules.values():
             module.to(context.device)
@@ -114,7 +115,7 @@ class TDMPC2(Workflow):
             config.planner,
             samples=config.plan_samples,
             elites=config.plan_elites,
-            iterations=config.plan_iterations + 2 * (self.actions.size >= MANY_ACTIONS),
+            iterations=config.plan_iterations + 2 * (self.actions.size >= MANY_ACTIONS and not self.first),
             temperature=config.temperature,
             max_std=config.max_std,
             momentum=config.momentum,
@@ -127,12 +128,14 @@ class TDMPC2(Workflow):
 
     def _prepare_training(self) -> None:
         config, environment = self.config, self.context.train_environment
+        for name, reason in config.without_effect(continuous=not isinstance(self.actions, Choices)):
+            raise ConfigError(f"{name}: {getattr(config, name)} would have no effect: {reason}. Leave it out.")
         encoder = list(self.model.encoder.parameters())
         known = {id(parameter) for parameter in encoder}
         others = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
         self.optimizers = {
             "model": torch.optim.Adam([{"params": encoder}, {"params": others}], fused=True),
-            "policy": torch.optim.Adam(self.policy.parameters(), eps=1e-5, fused=True),
+            "policy": torch.optim.Adam(self.policy.parameters(), eps=1e-8 if self.first else 1e-5, fused=True),
         }
         options: dict[str, Any] = {
             "capacity": config.replay_size,
@@ -141,7 +144,6 @@ class TDMPC2(Workflow):
             "context": 0,
             "online": False,
             "least": config.batch_size,
-            "held_out": config.held_out,
             "on_disk": config.replay_on_disk,
         }
         fields = record_fields(self.parts.shapes, self.actions.size)
@@ -179,14 +181,16 @@ class TDMPC2(Workflow):
         deterministic: bool = False,
         action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
-        """Actions for a batch of raw observations, planned, with the plan's probabilities (or mean and std), its value and the latent."""
-        memory = self.initial_state(len(observation)) if state is None else state
-        latent = self._encoded(self.parts.split(observation))
-        planned = self._plan(latent, memory, self.generators["act"], action_mask)
-        action = planned.elites[:, 0, 0] if deterministic else planned.action
+        """Actions for a batch of raw observations, planned, with the plan's probabilities (or mean and std), its value and the latent.
+
+        Deterministic means without the noise of training: the sequence whose first action is taken is still drawn among the best by its score.
+        """
+        memory, generator = self.initial_state(len(observation)) if state is None else state, self.generators["act"]
+        latent = self._encoded(self.parts.split(observation), generator)
+        planned = self._plan(latent, memory, generator, action_mask, explore=not deterministic)
         value = planned.values[:, 0].mul(self.config.reward_unit).cpu().numpy()
         extras = self._shown(planned) | {"value": value, "latent": latent.cpu().numpy()}
-        return self.actions.to_environment(action.cpu().numpy()), self._followed(planned), extras
+        return self.actions.to_environment(planned.action.cpu().numpy()), self._followed(planned), extras
 
     def _shown(self, planned: Planned) -> dict[str, np.ndarray]:
         """The first step of the plan, for people to look at, in the units of the environment."""
@@ -202,8 +206,12 @@ class TDMPC2(Workflow):
         return Begun(self.planner.follow(planned.mean, begins), self.planner.start(1, planned.mean.device))
 
     @torch.no_grad()
-    def _encoded(self, parts: Mapping[str, np.ndarray]) -> Tensor:
-        latent: Tensor = self.model.encoder(torch.from_numpy(parts[self.model.key]).to(self.context.device))
+    def _encoded(self, parts: Mapping[str, np.ndarray], generator: np.random.Generator | None = None) -> Tensor:
+        """Latents of observations; with a generator those to act on: in v2 pictures are moved about then, too."""
+        observed = torch.from_numpy(parts[self.model.key]).to(self.context.device)
+        if generator is not None and not self.first:
+            observed = self.model.augmented(observed, generator)
+        latent: Tensor = self.model.encoder(observed)
         return latent
 
     @torch.no_grad()
@@ -219,7 +227,7 @@ class TDMPC2(Workflow):
         """Plans for N environments from their latents [N, L]."""
         if mask is not None and not isinstance(self.actions, Choices):
             raise ConfigError("The environment gives an action mask, and continuous actions cannot be masked.")
-        steps = max(1, min(round(self.hyperparameters.plan_horizon), self.config.horizon))
+        steps = max(1, int(min(self.hyperparameters.plan_horizon, self.config.horizon)))
         proposals = self._proposals(latent, generator, steps) if self.config.plan_policy_samples else None
         value = self._value_of_plans(latent, generator, mask)
         least, explore = self.hyperparameters.min_std, explore and mask is None
@@ -248,11 +256,11 @@ class TDMPC2(Workflow):
         def value(sequences: Tensor) -> Tensor:
             first, *later = sequences.flatten(0, 1).unbind(1)
             total, z = model.imagined_from(start, first)
-            weight = gamma * model.going_on(z)
+            weight = gamma * model.continues(z)
             for action in later:
                 reward, z = model.imagined(z, action)
                 total = total + weight * reward
-                weight = weight * (gamma * model.going_on(z))
+                weight = weight * (gamma * model.continues(z))
             two = self._two_of(model.qs, generator.permutation(len(model.qs)))
             last = self._of_two(values(two, model.scalar, z, self._policy_action(z, generator)))
             total = (total + weight * last).unflatten(0, sequences.shape[:2])
@@ -287,7 +295,7 @@ class TDMPC2(Workflow):
         generator = self.generators["collect"]
         if self.at_random and mask is None:
             return self.actions.random(generator, len(is_first)), {}
-        latent = self._encoded(parts)
+        latent = self._encoded(parts, generator)
         planned = self._plan(latent, self.memory.forget(is_first), generator, mask, explore=True)
         self.memory = self._followed(planned)
         self.unusable += planned.unusable
@@ -331,7 +339,7 @@ class TDMPC2(Workflow):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
         """What the model is trained by, each with its weight; the latents of the rollout [H + 1, B, L], and how far values were off [B]."""
         config, model, horizon = self.config, self.model, self.config.horizon
-        observations, actions = data[f"observation/{model.key}"], data["action"][:-1]
+        observations, actions = model.augmented(data[f"observation/{model.key}"]), data["action"][:-1]
         reward = data["reward"][1:]  # [H, B] of arriving, as all below
         terminal = data["is_terminal"][1:].float()
         with torch.no_grad():
@@ -365,7 +373,7 @@ class TDMPC2(Workflow):
             losses["end"] = config.end_coef * (counts * error).sum() / alive.sum().clamp(min=1)
         with torch.no_grad():
             off = torch.stack([bins.mean(output) - target for output in outputs]).abs().sum(0)
-            priority = (rho[:-1] * alive * off).sum(0) + SMALLEST_PRIORITY
+            priority = (rho[:-1] * alive * off).sum(0).clamp(max=LARGEST_LOSS) + SMALLEST_PRIORITY
         metrics = {"controller/target": target.mean(), "world_model/consistency": consistency.mean()}
         return losses, {name: value.detach() for name, value in metrics.items()}, latents.detach(), priority
 
@@ -380,19 +388,20 @@ class TDMPC2(Workflow):
     def _policy_loss(self, latents: Tensor, alive: Tensor, rho: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Larger values and more entropy at all states of the rollout; the model is only read."""
         counts = torch.cat([torch.ones_like(alive[:1]), alive])
-        weight = rho * counts / counts.sum(1, keepdim=True).clamp(min=1) / len(counts)
+        # A mean over what counts, for each state; over the states a mean, too, in v1 a sum.
+        weight = rho * counts / counts.sum(1, keepdim=True).clamp(min=1) / (1 if self.first else len(counts))
         parameters = self.policy(latents).float()
         action = self.actions.sample(parameters, self.actions.noise(*parameters.shape[:-1]).to(latents.device))
         with Passing(self.model):
             two = self._two_of(self.model.qs, torch.randperm(len(self.model.qs)))
             value = self._of_two(values_of_actions(two, self.model.scalar, latents, action)).float()
         scale = value.new_ones(()) if self.first else self.scale.update(value[0])
-        entropy = self.actions.entropy(parameters)
+        entropy = self.actions.scaled_entropy(parameters)
         loss = -(weight * (value / scale + self.hyperparameters.ent_coef * entropy)).sum()
         metrics = {
             "controller/value": value.mean(),
             "controller/value_scale": scale,
-            "opt/policy/entropy": entropy.mean(),
+            "opt/policy/entropy": entropy.mean() / self.actions.dimensions,
         }
         return loss, {name: metric.detach() for name, metric in metrics.items()}
 
@@ -461,6 +470,8 @@ class TDMPC2(Workflow):
         parts = {"encoder": self.model.encoder, "dynamics": self.model.dynamics, "reward": self.model.reward}
         parts |= {"values": self.model.qs, "policy": self.policy}
         described: dict[str, Any] = {f"parameters/{name}": count_parameters(part) for name, part in parts.items()}
+        if config.size in MULTI_TASK_SIZES:
+            described["size"] = f"{config.size}, which the authors train on 30 or 80 tasks at once; here it learns one"
         described |= {
             "batch": f"{config.batch_size} x {config.horizon} steps",
             "gamma": round(float(self.model.gamma), 5),

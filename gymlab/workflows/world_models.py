@@ -1,6 +1,6 @@
 """World Models (Ha & Schmidhuber 2018): see with V, remember and expect with M, act with a tiny C.
 
-    collect             random actions that are alike for a while; every observation becomes a record of sequence replay
+    collect             random actions that are alike for a while; every observation becomes a record
     update_vision       V: pictures as short codes                        L = sum (x - y)^2 + max(KL, floor)
     collect_codes       the codes of all records; those of first observations are where dreams begin
     update_world_model  M: what comes after (z, a)                        L = -log p(z') + reward + end
@@ -26,7 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
+from gymlab.buffers.batches import SequenceBatch
+from gymlab.buffers.chunk_files import Field
+from gymlab.buffers.consecutive import ConsecutiveWindows, EpisodeTable, SingleRecords
+from gymlab.buffers.record_replay import RecordReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.code_dreams import CodeDreams
 from gymlab.components.dream_trials import dream_returns
@@ -38,7 +41,7 @@ from gymlab.components.mdn_rnn import MDNRNN, Asleep, Hidden
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import descend
 from gymlab.components.vae import ConvVAE, Vision
-from gymlab.components.world_models_config import WorldModelsConfig
+from gymlab.components.world_models_config import PICTURES, REPLAY, SEQUENCES, WorldModelsConfig
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import (
     CollectResult,
@@ -108,7 +111,7 @@ class WorldModels(ShowsDreams, Workflow):
         self.controllers = LinearControllers(features, self.actions.outputs, config.controller_bias)
         self.elite = Elite(self.controllers.size).to(context.device)
         self.modules = {"vision": self.vision, "model": self.model, "elite": self.elite}
-        names = ("act", "collect", "replay", "evolve")
+        names = ("act", "collect", "evolve", PICTURES, SEQUENCES)
         self.generators = {name: context.seeds.child("world_models", name).generator() for name in names}
         if context.train_environment is not None:
             self._prepare_training()
@@ -122,12 +125,17 @@ class WorldModels(ShowsDreams, Workflow):
         if self.vision.is_picture:
             self.optimizers["vision"] = torch.optim.Adam(self.vision.parameters(), self.hyperparameters.vae_lr)
             latents[CODE] = Field((self.vision.code_size,), np.dtype(np.float32))
-        options: dict[str, Any] = {"capacity": config.replay_size, "batch_size": config.batch_size, "latents": latents}
-        # A sequence of T steps has T + 1 records: the last is only expected.
-        options |= {"length": config.batch_length + 1, "context": 0, "online": False}
-        options |= {"held_out": config.held_out, "on_disk": config.replay_on_disk}
-        given = (record_fields(self.parts.shapes, self.actions.size), environment.num_envs, self.generators["replay"])
-        self.replay = self.context.make_buffer("replay", SequenceReplay, *given, **options)
+        given = (record_fields(self.parts.shapes, self.actions.size), environment.num_envs)
+        options: dict[str, Any] = {"capacity": config.replay_size, "latents": latents, "on_disk": config.replay_on_disk}
+        self.replay = self.context.make_buffer(REPLAY, RecordReplay, *given, **options)
+        table = EpisodeTable(self.replay, config.held_out)
+        seen = f"observation/{self.vision.key}"
+        names = (CODE if self.vision.is_picture else seen, "action", "is_first", "reward", "is_terminal")
+        sizes = {"batch_size": config.batch_size, "length": config.batch_length}
+        self.sequences = ConsecutiveWindows(table, self.generators[SEQUENCES], **sizes, names=names)
+        self.carried = self.model.initial(config.batch_size)
+        """M's state after the newest window of each sequence."""
+        self.frames = SingleRecords(table, self.generators[PICTURES], batch_size=config.vae_batch, names=(seen,))
         self.collector = SequenceCollector(
             environment, self.parts.split, self.actions.to_environment, self.actions.size, {}
         )
@@ -155,8 +163,11 @@ class WorldModels(ShowsDreams, Workflow):
         return Evolution(self.controllers.size, self.generators["evolve"], mean=mean, **options)
 
     def default_buffers(self) -> dict[str, Any]:
-        """The replay that `collect` fills and updates draw from."""
-        return {"replay": self.replay} if self.context.train_environment is not None else {}
+        """The replay that `collect` fills, and what V and M draw from it."""
+        if self.context.train_environment is None:
+            return {}
+        buffers: dict[str, Any] = {REPLAY: self.replay, SEQUENCES: self.sequences}
+        return buffers | ({PICTURES: self.frames} if self.vision.is_picture else {})
 
     # Acting
 
@@ -260,6 +271,8 @@ class WorldModels(ShowsDreams, Workflow):
             if self.context.stop_requested():
                 return CollectResult(env_steps=0, vec_steps=0, interrupted=True)
         self.encoded = 0
+        # Codes mean something else than those that M has read.
+        self.sequences.restart()
         return CollectResult(env_steps=0, vec_steps=0, metrics={"world_model/starts": len(self.starts)})
 
     # Learning to see and to expect
@@ -269,18 +282,16 @@ class WorldModels(ShowsDreams, Workflow):
         net = self.vision.net
         if not isinstance(net, ConvVAE):
             raise ConfigError(f"Phase {phase.name!r}: a vector is its own code, and update_vision learns pictures.")
-        frames = batch.values[f"observation/{self.vision.key}"]
-        frames = frames.reshape(-1, *frames.shape[2:])
-        chosen = torch.randperm(len(frames))[: self.config.vae_batch].numpy()
-        losses = net.losses(torch.from_numpy(frames[chosen]).to(self.context.device).float() / 255)
+        frames = torch.from_numpy(batch.values[f"observation/{self.vision.key}"][:, 0])
+        losses = net.losses(frames.to(self.context.device).float() / 255)
         raw_kl, scales = losses.pop("raw_kl").detach(), {"reconstruction": 1.0, "kl": 1.0}
         norm = descend(self.optimizers["vision"], losses, scales, self.hyperparameters.vae_lr)
         metrics = {"world_model/vision_kl": raw_kl, "opt/grads/norm/vision": norm}
         return UpdateResult(updates=1, metrics=metrics | {f"loss/{key}": loss.detach() for key, loss in losses.items()})
 
     def update_world_model(self, batch: SequenceBatch, phase: PhaseView) -> UpdateResult:
-        """One gradient step of M on a batch of sequences."""
-        losses = self.model.losses(*self._sequences(batch), self.config.end_weight)
+        """One gradient step of M on the next window of each sequence, from the state that it was left in."""
+        losses, self.carried = self.model.losses(*self._sequences(batch), self.carried, self.config.end_weight)
         scales = {"nll": 1.0, "reward": self.config.reward_scale, "end": self.config.end_scale}
         scales = {name: scale for name, scale in scales.items() if name in losses}
         metrics: dict[str, float | Tensor] = {**self._judge()}
@@ -290,9 +301,8 @@ class WorldModels(ShowsDreams, Workflow):
 
     def _sequences(self, batch: SequenceBatch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """z, drawn anew from the codes, action, is_first, reward and is_terminal, [T + 1, B, ...]."""
-        name = CODE if self.vision.is_picture else f"observation/{self.vision.key}"
-        names = (name, "action", "is_first", "reward", "is_terminal")
-        code, *others = (torch.from_numpy(batch.values[n]).to(self.context.device).transpose(0, 1) for n in names)
+        values = (batch.values[name] for name in self.sequences.names)
+        code, *others = (torch.from_numpy(value).to(self.context.device).transpose(0, 1) for value in values)
         z = self.vision.draw(code, torch.randn(*code.shape[:-1], self.vision.size, device=code.device))
         action, is_first, reward, is_terminal = others
         return z, action, is_first, reward, is_terminal
@@ -302,12 +312,12 @@ class WorldModels(ShowsDreams, Workflow):
         if self.judged == self.context.counters.epoch:
             return {}
         self.judged = self.context.counters.epoch
-        batch = self.replay.held_out_batch(HELD_OUT_ROWS)
+        batch = self.sequences.held_out_batch(HELD_OUT_ROWS)
         if batch is None:
             return {}
-        data = self._sequences(batch)
+        data, begun = self._sequences(batch), self.model.initial(len(batch.ids))
         with torch.no_grad():
-            learned, untrained = (m.losses(*data)["nll"].item() for m in (self.model, self.untrained))
+            learned, untrained = (m.losses(*data, begun)[0]["nll"].item() for m in (self.model, self.untrained))
         metrics = {"world_model/held_out_nll": learned, "world_model/untrained_nll": untrained}
         return metrics | self._held_out(batch).errors()
 
@@ -414,7 +424,7 @@ class WorldModels(ShowsDreams, Workflow):
     def imagine(self, recording: Recording, start: int, horizon: int) -> Dream:
         """Truth, reconstruction and dream of the `horizon` observations after `start`, each guess the likeliest; and dreams that are drawn."""
         observations, actions, seen = recording.around(start, horizon)
-        z, action, begins = self.dreams.episode(observations, actions)
+        z, action, begins = self.dreams.episode(observations, actions, bool(recording.is_first[start + 1 - seen]))
         # The same dream each time it is looked at, and none of the run's own chance.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(start)
@@ -426,7 +436,7 @@ class WorldModels(ShowsDreams, Workflow):
 
     def dream_start(self, recording: Recording) -> Asleep:
         """What M has taken in, and the code of what is seen."""
-        return self.dreams.start(*recording.last_episode())
+        return self.dreams.start(*recording.last_episode(), bool(recording.is_first.any()))
 
     def dream_step(
         self, state: Asleep, action: np.ndarray, generator: np.random.Generator | None = None
@@ -441,13 +451,14 @@ class WorldModels(ShowsDreams, Workflow):
         z, action, is_first, _, _ = self._sequences(batch)
         seen, key = max(1, len(z) - HORIZONS[-1]), self.vision.key
         reconstruction, dream = self.dreams.shown(z, action, is_first, seen)
-        truth = np.swapaxes(batch.values[f"observation/{key}"], 0, 1)[seen:]
+        name = f"observation/{key}"
+        truth = self.replay.gather(batch.ids.T[seen:], (name,))[name]
         whole = np.logical_and.accumulate(~is_first[seen:].cpu().numpy())
         return HeldOut({key: truth}, {key: reconstruction}, {key: dream}, whole)
 
     def dreams_held_out(self) -> HeldOut | None:
         """Of sequences that M was not trained on."""
-        batch = self.replay.held_out_batch(HELD_OUT_ROWS)
+        batch = self.sequences.held_out_batch(HELD_OUT_ROWS)
         return None if batch is None else self._held_out(batch)
 
     def pictures(self) -> dict[str, Callable[[Path], Any]]:
@@ -463,8 +474,9 @@ class WorldModels(ShowsDreams, Workflow):
         """Generators, where environments and evolution are, and what dreams begin with."""
         hidden, begins = self.memory
         return {
-            "generators": self.random_states(without=("replay", "evolve")),
+            "generators": self.random_states(without=(PICTURES, SEQUENCES, "evolve")),
             "memory": {"h": hidden.h, "c": hidden.c, "begins": begins},
+            "carried": {"h": self.carried.h, "c": self.carried.c},
             "collector": self.collector.get_state(),
             "walk": self.walk,
             "starts": self.starts,
@@ -483,6 +495,9 @@ class WorldModels(ShowsDreams, Workflow):
         self.set_random_states(state["generators"])
         h, c, begins = (torch.as_tensor(state["memory"][n]).to(self.context.device) for n in ("h", "c", "begins"))
         self.memory = Memory(Hidden(h, c), begins)
+        # A checkpoint from before it was carried has none, and no sequences either: these begin anew, each with an episode.
+        carried = state.get("carried", {"h": self.carried.h, "c": self.carried.c})
+        self.carried = Hidden(*(torch.as_tensor(carried[name]).to(self.context.device) for name in ("h", "c")))
         self.collector.set_state(state["collector"])
         self.evolution.set_state(state["evolution"])
         self.trial = None if state["trial"] is None else Trial.from_state(state["trial"])
@@ -498,7 +513,7 @@ class WorldModels(ShowsDreams, Workflow):
             "parameters/vision": count_parameters(self.vision),
             "parameters/model": count_parameters(self.model),
             "parameters/controller": self.controllers.size,
-            "batch": f"{config.batch_size} x {config.batch_length} steps",
+            "batch": f"{config.batch_size} x {config.batch_length} steps, M's state carried on",
             "episodes_per_generation": config.population * config.rollouts,
         }
         return described | (self.replay.describe() if self.context.train_environment is not None else {})

@@ -361,6 +361,19 @@ def test_a_restored_replay_gives_the_same_batches(tmp_path, seen):
         assert_same(*pair)
 
 
+@pytest.mark.parametrize("seen", [0, 60])
+def test_a_replay_that_held_records_out_goes_on_without(tmp_path, seen):
+    replay = make(capacity=200, online=False, held_out=0.1)
+    replay.attach(ChunkFiles(tmp_path))
+    fill(replay, seen)
+    for _ in range(3 if replay.ready() else 0):
+        replay.sample()
+    other = restored(replay, tmp_path, capacity=200, online=False)
+    fill(other, 60, first=seen)
+    drawn = {int(start) for _ in range(400) for start in other.sample().ids[:, 0]}
+    assert drawn == set(range(len(other) - 3))
+
+
 def test_a_restored_replay_draws_again_what_was_evicted_before_it_was_saved(tmp_path):
     options = {"capacity": 20, "chunk": 4, "online": False}
     replay = make(**options)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymlab.components.actors import (
     Choices,
     NormalActions,
+    SquashedNormalActions,
     TanhNormalActions,
     TruncatedNormalActions,
     action_distribution,
@@ -109,6 +110,38 @@ def test_tanh_normal_actions() -> None:
     assert actions.entropy(raw).item() == pytest.approx(monte_carlo.item(), abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("mean", "std", "mode"),
+    [
+        (0.3, 0.2, 0.314139),  # x = 0.325131
+        (-0.3, 0.2, -0.314139),
+        (0.5, 1.0, 0.985840),  # x = 2.471680; tanh(mean) would be 0.462
+        (0.0, 1.0, 0.957504),  # x = 1.915008
+        (0.0, 0.5, 0.0),
+        (-1.0, 5.0, -1.0),
+    ],
+)
+def test_the_mode_of_tanh_normal_actions_is_where_their_density_is_largest(
+    mean: float, std: float, mode: float
+) -> None:
+    actions = TanhNormalActions(spaces.Box(-1, 1, (1,)))
+    actions.moments = lambda parameters: (torch.full((1, 1), mean), torch.full((1, 1), std))  # type: ignore[method-assign]
+    found = actions.mode(torch.zeros(1, 2))
+    assert found.item() == pytest.approx(mode, abs=2e-5)
+    # The authors take the most likely of 100 samples; of 10,000 none is more likely.
+    torch.manual_seed(0)
+    samples = actions.sample(torch.zeros(1, 2), actions.noise(10_000))
+    likeliest = actions.log_prob(torch.zeros(1, 2), samples).max()
+    assert actions.log_prob(torch.zeros(1, 2), found).item() >= likeliest.item() - 1e-4
+
+
+def test_modes_of_the_other_distributions() -> None:
+    raw = torch.tensor([[0.7, -3.0, 2.0, 2.0]])
+    for kind in (NormalActions, TruncatedNormalActions, SquashedNormalActions):
+        expected = [math.tanh(0.7), math.tanh(-3.0)]
+        assert kind(BOX).mode(raw)[0].tolist() == pytest.approx(expected), kind
+
+
 @pytest.mark.parametrize("kind", ["normal", "truncated_normal", "tanh_normal"])
 def test_continuous_actions_are_scaled_to_the_environment_and_back(kind: str) -> None:
     actions = action_distribution(BOX, kind, 0.0)  # type: ignore[arg-type]
@@ -138,3 +171,22 @@ def test_spaces_that_cannot_be_dreamt_of() -> None:
         NormalActions(spaces.Box(-np.inf, np.inf, (1,)))
     with pytest.raises(ConfigError, match="can be dreamt of"):
         action_distribution(spaces.MultiBinary(3), "normal", 0.0)
+
+
+@pytest.mark.parametrize(("size", "gradient"), [(1, 6.0), (6, 36.0), (38, 228.0)])
+def test_the_scaled_entropy_grows_with_the_dimensions_and_does_not_pull_the_mean(size: int, gradient: float) -> None:
+    actions = SquashedNormalActions(spaces.Box(-1, 1, (size,)))
+    mean = torch.full((1, size), 2.0, requires_grad=True)
+    raw = torch.zeros(1, size, requires_grad=True)
+    entropy = actions.scaled_entropy(torch.cat([mean, raw], -1))
+    # Dimensions times the entropy of the Normal before tanh, whose log deviation is -10 + 6 (tanh 0 + 1) = -4.
+    assert entropy.item() == pytest.approx(size * size * (0.5 + 0.5 * math.log(2 * math.pi) - 4), rel=1e-5)
+    entropy.sum().backward()
+    # Each log deviation weighs once for every dimension; its slope at 0 is 6.
+    assert raw.grad[0].tolist() == pytest.approx([gradient] * size)
+    assert mean.grad is None or not mean.grad.any()
+
+
+def test_the_scaled_entropy_of_choices_counts_each_of_them() -> None:
+    actions = Choices(spaces.MultiDiscrete([2, 4]))
+    assert actions.scaled_entropy(torch.zeros(1, 6)).item() == pytest.approx(2 * (math.log(2) + math.log(4)))

@@ -134,7 +134,7 @@ def test_the_next_step_is_what_is_expected() -> None:
         return z, action, first, z[..., 0], z[..., 0] >= 2
 
     for _ in range(250):
-        losses = model.losses(*play(32), end_weight=10.0)
+        losses, _ = model.losses(*play(32), model.initial(32), end_weight=10.0)
         optimizer.zero_grad()
         sum(losses.values()).backward()
         torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)
@@ -155,11 +155,33 @@ def test_a_new_episode_is_not_expected_from_the_old_one() -> None:
     z, action, reward = torch.randn(5, 1, 2), torch.randn(5, 1, 1), torch.randn(5, 1)
     is_first, is_end = torch.zeros(5, 1, dtype=torch.bool), torch.zeros(5, 1, dtype=torch.bool)
     is_first[3] = True
-    before = model.losses(z, action, is_first, reward, is_end)
+    before, _ = model.losses(z, action, is_first, reward, is_end, model.initial(1))
     # What step 3 sees must matter for step 4 alone; its own reward and flags for nothing.
     reward[3], is_end[3] = 100.0, True
-    after = model.losses(z, action, is_first, reward, is_end)
+    after, _ = model.losses(z, action, is_first, reward, is_end, model.initial(1))
     assert {name: loss.item() for name, loss in before.items()} == {name: loss.item() for name, loss in after.items()}
+
+
+def test_windows_that_carry_the_state_are_the_long_sequence() -> None:
+    """9 steps at once, and in windows of 4 and 5 of which the second begins with the record that the first expected."""
+    torch.manual_seed(0)
+    model = MDNRNN(2, 1, 4, predicts_reward=True, predicts_end=True, sees_start=True)
+    z, action, reward = torch.randn(10, 3, 2), torch.randn(10, 3, 1), torch.randn(10, 3)
+    is_first, is_end = torch.zeros(10, 3, dtype=torch.bool), torch.rand(10, 3) < 0.2
+    is_first[0] = is_first[2, 1] = is_first[7, 2] = True
+    data = (z, action, is_first, reward, is_end)
+    whole, last = model.losses(*data, model.initial(3))
+    first, between = model.losses(*(part[:5] for part in data), model.initial(3))
+    second, end = model.losses(*(part[4:] for part in data), between)
+    # A loss is a mean over the steps that have a successor in their episode: 11 of 12, and 14 of 15.
+    for name in whole:
+        expected = (11 * first[name] + 14 * second[name]) / 25
+        torch.testing.assert_close(whole[name], expected)
+    torch.testing.assert_close(end.h, last.h)
+    torch.testing.assert_close(end.c, last.c)
+    # Gradients end where windows do.
+    assert not between.h.requires_grad
+    assert not between.c.requires_grad
 
 
 def test_ends_count_by_their_weight() -> None:
@@ -169,7 +191,7 @@ def test_ends_count_by_their_weight() -> None:
         model.output.bias.zero_()
     zeros, none = torch.zeros(3, 1, 1), torch.zeros(3, 1, dtype=torch.bool)
     ends = torch.tensor([[False], [False], [True]])
-    losses = model.losses(zeros, zeros, none, zeros[..., 0], ends, end_weight=10.0)
+    losses, _ = model.losses(zeros, zeros, none, zeros[..., 0], ends, model.initial(1), end_weight=10.0)
     assert losses["end"].item() == pytest.approx(math.log(2) * 11 / 2, rel=1e-5)
 
 

@@ -45,6 +45,28 @@ def test_orthogonal_initialisation():
         assert torch.all(layer.bias == 0)
 
 
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [((64,), {}), ((4, 84, 84), {}), ((4, 84, 84), {"model_id": "cnn_impala"})],
+    ids=["mlp", "cnn", "impala"],
+)
+def test_without_orthogonal_initialisation_layers_are_as_torch_draws_them(shape, settings):
+    """Uniform within 1 / sqrt(inputs), biases too; a policy's head that torch drew is not small."""
+    network = build(shape, is_image=len(shape) == 3, policy_kwargs={"ortho_init": False}, **settings)
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    assert len(layers) > 3
+    for layer in layers:
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        assert 0.7 * bound < layer.weight.abs().max() <= bound
+        assert torch.all(layer.bias.abs() <= bound)
+        assert torch.any(layer.bias != 0)
+
+
+def test_ortho_init_is_yes_or_no():
+    with pytest.raises(ConfigError, match="ortho_init expects true or false, got 'no'"):
+        build(policy_kwargs={"ortho_init": "no"})
+
+
 def test_first_policy_is_near_uniform():
     parameters, _ = build()(torch.randn(100, 4))
     _, entropy = Categorical(3).log_prob_and_entropy(parameters, torch.zeros(100, dtype=torch.long))

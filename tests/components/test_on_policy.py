@@ -8,7 +8,16 @@ from gymlab.components.autograd import TorchPolicy
 from gymlab.components.distributions import Categorical
 from gymlab.components.flat import FlatParameters
 from gymlab.components.observation import ObservationEncoder
-from gymlab.components.on_policy import OnPolicyConfig, acting_policy, choose_actions, policy_network, yaml_switch
+from gymlab.components.on_policy import (
+    OnPolicyConfig,
+    acting_policy,
+    check_decay,
+    choose_actions,
+    make_optimizers,
+    policy_network,
+    yaml_switch,
+)
+from gymlab.errors import CheckpointError, ConfigError
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 
@@ -72,3 +81,64 @@ def test_the_likeliest_allowed_action_with_its_probability():
 
 def test_what_yaml_makes_of_off():
     assert [yaml_switch(value) for value in (False, True, "rollout")] == ["off", "batch", "rollout"]
+
+
+def parts():
+    return {"policy": [torch.nn.Parameter(torch.zeros(2))], "value": [torch.nn.Parameter(torch.zeros(2))]}
+
+
+RATES = {"policy": 0.1, "value": 0.2}
+
+
+def test_optimizers_decay_by_what_is_set_and_by_nothing_else():
+    for settings, kind, decay in (
+        ({}, torch.optim.AdamW, 0.0),
+        ({"weight_decay": 0.1}, torch.optim.AdamW, 0.1),
+        ({"optimizer": "adam"}, torch.optim.Adam, 0.0),
+        ({"optimizer": "sgd", "weight_decay": 0.3}, torch.optim.SGD, 0.3),
+    ):
+        made = make_optimizers(config(**settings), parts(), RATES, {})
+        assert {name: optimizer.param_groups[0]["lr"] for name, optimizer in made.items()} == RATES
+        for optimizer in made.values():
+            assert type(optimizer) is kind
+            assert optimizer.param_groups[0]["weight_decay"] == decay
+            assert optimizer.param_groups[0].get("eps", 1e-5) == 1e-5
+
+
+def test_an_optimizer_of_the_experiment_is_taken_by_its_name():
+    made = make_optimizers(config(), parts(), RATES, {"value": torch.optim.Rprop})
+    assert (type(made["policy"]), type(made["value"])) == (torch.optim.AdamW, torch.optim.Rprop)
+    with pytest.raises(ConfigError, match=r"optimizers\.polcy: Did you mean 'policy'\? x has: policy, value"):
+        make_optimizers(config(), parts(), RATES, {"polcy": torch.optim.Rprop})
+
+
+def test_a_decay_that_no_optimizer_would_read_is_refused():
+    own = {"policy": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 1e-3}}
+    assert config(optimizers=own).weight_decay == 0
+    with pytest.raises(
+        ValueError, match=r"weight_decay 0\.1 is of the optimizer.*write weight_decay there, below optimizers\.policy"
+    ):
+        config(optimizers=own, weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight_decay"):
+        config(weight_decay=-0.1)
+    with pytest.raises(ValueError, match="weight_decay"):
+        config(weight_decay={"start": 0.1})
+
+
+def test_what_an_earlier_release_decayed_by():
+    """It wrote every key but this one, and torch's AdamW took 0.01."""
+    assert OnPolicyConfig.unwritten({"optimizer": "adamw", "optimizers": {}}) == {"weight_decay": 0.01}
+    for written in (
+        {"optimizer": "adamw", "weight_decay": 0.0},
+        {"optimizer": "adam"},
+        {"optimizer": "sgd"},
+        {"optimizer": "adamw", "optimizers": {"policy": {"_target_": "torch.optim.AdamW", "_partial_": True}}},
+    ):
+        assert OnPolicyConfig.unwritten(written) == {}
+
+
+def test_a_checkpoint_with_another_decay_is_refused():
+    made = make_optimizers(config(weight_decay=0.01), parts(), RATES, {})
+    check_decay(config(weight_decay=0.01), made)
+    with pytest.raises(CheckpointError, match=r"trained with 0\.01, and the run's config says 0\. Put 0\.01 there"):
+        check_decay(config(), made)

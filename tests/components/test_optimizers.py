@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gymlab.components.flat import FlatParameters
-from gymlab.components.optimizers import FlatOptimizer, descend, make_optimizer
+from gymlab.components.optimizers import FlatOptimizer, descend, make_optimizer, optimizer_text
 from gymlab.errors import ConfigError, NonFiniteError
 
 
@@ -80,6 +80,58 @@ def test_adam_epsilon_and_unknown_names():
     assert make_optimizer("adam", [parameter], 0.1).param_groups[0]["eps"] == 1e-5
     with pytest.raises(ConfigError, match="adamw"):
         make_optimizer("adamx", [parameter], 0.1)
+
+
+# One weight of 2, lr 0.1, gradients 1e-5 and then 3e-5: as small as epsilon, which therefore counts.
+# Adam, first step:  m^ = g, v^ = g^2          0.1 * 1e-5 / (1e-5 + 1e-5)                 = 0.05
+# Adam, second step: m^ = 3.9e-6 / 0.19        m^ = 2.052632e-5
+#                    v^ = 9.999e-13 / 0.001999 sqrt(v^) = 2.236516e-5
+#                                              0.1 * 2.052632e-5 / (2.236516e-5 + 1e-5)   = 0.06342100
+# Decay 0.1, adamw:  the weight is multiplied by 1 - 0.1 * 0.1 = 0.99 before each step.
+# Decay 0.1, adam:   the gradient is 1e-5 + 0.1 * 2 = 0.20001, the step 0.1 * 0.20001 / 0.20002; then
+#                    g = 3e-5 + 0.1 * 1.900005 = 0.1900305, m^ = (0.9 * 0.020001 + 0.1 * g) / 0.19 = 0.1947571,
+#                    sqrt(v^) = 0.1950797, the step 0.1 * 0.1947571 / 0.1950897 = 0.09982951
+# Decay 0.1, sgd:    2 - 0.1 * 0.20001; then the gradient is 3e-5 + 0.1 * 1.979999.
+@pytest.mark.parametrize(
+    ("name", "weight_decay", "first", "second"),
+    [
+        ("adam", 0.0, 1.95, 1.95 - 0.063421),
+        ("adamw", 0.0, 1.95, 1.95 - 0.063421),
+        ("adamw", 0.1, 1.98 - 0.05, 0.99 * 1.93 - 0.063421),
+        ("adam", 0.1, 1.900005, 1.900005 - 0.0998295),
+        ("sgd", 0.0, 1.999999, 1.999996),
+        ("sgd", 0.1, 1.979999, 1.979999 - 0.1 * 0.1980299),
+    ],
+)
+def test_two_steps_by_hand(name, weight_decay, first, second):
+    module = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(module.weight, 2.0)
+    flat = FlatParameters(module)
+    decay = {"weight_decay": weight_decay} if weight_decay else {}
+    stepper = FlatOptimizer(flat, make_optimizer(name, [flat.parameter], 0.1, **decay))
+    for gradient, expected in ((1e-5, first), (3e-5, second)):
+        flat.gradient.fill_(gradient)
+        stepper.step()
+        assert module.weight.item() == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "text"),
+    [
+        (
+            make_optimizer("adamw", [nn.Parameter(torch.zeros(1))], 0.1),
+            "AdamW, eps 1e-05, weight decay 0 (so it is Adam)",
+        ),
+        (make_optimizer("adamw", [nn.Parameter(torch.zeros(1))], 0.1, 0.1), "AdamW, eps 1e-05, weight decay 0.1"),
+        (make_optimizer("adam", [nn.Parameter(torch.zeros(1))], 0.1), "Adam, eps 1e-05, weight decay 0"),
+        (make_optimizer("sgd", [nn.Parameter(torch.zeros(1))], 0.1), "SGD, weight decay 0"),
+        (torch.optim.AdamW([nn.Parameter(torch.zeros(1))]), "AdamW, eps 1e-08, weight decay 0.01"),
+        (torch.optim.Rprop([nn.Parameter(torch.zeros(1))]), "Rprop, no weight decay"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_optimizer_in_words(optimizer, text):
+    assert optimizer_text(optimizer) == text
 
 
 def test_a_step_down_the_weighted_sum():

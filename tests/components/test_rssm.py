@@ -7,7 +7,7 @@ import torch
 
 from gymlab.components.latents import CategoricalLatent
 from gymlab.components.normed_layers import NormSiLU, RMSNorm
-from gymlab.components.rssm import RSSM, BlockGRU, NormedGRU, State
+from gymlab.components.rssm import RSSM, BlockGRU, Cell, KerasGRU, NormedGRU, State
 from gymlab.errors import ConfigError
 
 DETER, ACTION, EMBEDDING, HIDDEN = 32, 3, 7, 8
@@ -17,11 +17,14 @@ def model(cell: str = "block_gru") -> RSSM:
     torch.manual_seed(0)
     latent = CategoricalLatent(4, 3, unimix=0.01)
     normed = cell == "block_gru"
-    made = (
-        BlockGRU(DETER, latent.size, ACTION, HIDDEN, blocks=4)
-        if normed
-        else NormedGRU(DETER, latent.size, ACTION, HIDDEN, normed=cell == "layer_norm_gru")
-    )
+    sizes = (DETER, latent.size, ACTION, HIDDEN)
+    made: Cell
+    if normed:
+        made = BlockGRU(*sizes, blocks=4)
+    elif cell == "keras_gru":
+        made = KerasGRU(*sizes)
+    else:
+        made = NormedGRU(*sizes, normed=cell != "gru", bias=cell != "layer_norm_gru")
     return RSSM(made, latent, EMBEDDING, HIDDEN, prior_layers=2, normed=normed)
 
 
@@ -35,7 +38,7 @@ def sequence(length: int = 6, count: int = 2):
     return embedding, actions, is_first, noise
 
 
-@pytest.mark.parametrize("cell", ["block_gru", "layer_norm_gru", "gru"])
+@pytest.mark.parametrize("cell", ["block_gru", "biased_layer_norm_gru", "layer_norm_gru", "keras_gru", "gru"])
 def test_step_by_step_is_the_whole_sequence_across_an_episodes_end(cell: str) -> None:
     rssm = model(cell)
     embedding, actions, is_first, noise = sequence()
@@ -108,6 +111,54 @@ def test_the_blocks_are_a_block_diagonal_matrix() -> None:
     new = torch.sigmoid(u - 1)
     expected = new * torch.tanh(torch.sigmoid(r) * c) + (1 - new) * deter
     torch.testing.assert_close(cell(deter, stoch, cell.inputs(action)), expected)
+
+
+def test_the_gru_of_keras() -> None:
+    """u = sigmoid(x U + h U'), r likewise, c = tanh(x C + b + r (h C' + b')), h' = u h + (1 - u) c."""
+    torch.manual_seed(0)
+    cell = KerasGRU(5, 4, 2, 3)
+    with torch.no_grad():
+        for bias in (cell.gru.bias_ih, cell.gru.bias_hh):
+            bias.normal_()
+    deter, stoch, action = torch.randn(2, 5), torch.randn(2, 4), torch.randn(2, 2)
+    x = torch.nn.functional.elu(stoch @ cell.from_stoch.weight.t() + action @ cell.from_action.weight.t())
+    inputs = (x @ cell.gru.weight_ih.t() + cell.gru.bias_ih).chunk(3, -1)
+    recurrent = (deter @ cell.gru.weight_hh.t() + cell.gru.bias_hh).chunk(3, -1)
+    reset, update = (torch.sigmoid(inputs[k] + recurrent[k]) for k in range(2))
+    candidate = torch.tanh(inputs[2] + reset * recurrent[2])
+    torch.testing.assert_close(
+        cell(deter, stoch, cell.inputs(action)), update * deter + (1 - update) * candidate, atol=1e-6, rtol=1e-5
+    )
+
+
+def within_glorot(weight: torch.Tensor, inputs: int, outputs: int) -> bool:
+    """Whether numbers are uniform within sqrt(6 / (inputs + outputs)), as far as so many can show it."""
+    bound = (6 / (inputs + outputs)) ** 0.5
+    spread = weight.detach().std().item() * 3**0.5
+    return bool(weight.abs().max() <= bound) and spread == pytest.approx(bound, rel=0.1)
+
+
+@pytest.mark.parametrize("cell", ["keras_gru", "biased_layer_norm_gru"])
+def test_layers_of_the_first_versions_begin_as_keras_has_them(cell: str) -> None:
+    """Torch's own start is uniform within 1 / sqrt(inputs), biases included."""
+    rssm = model(cell)
+    joint = torch.cat([rssm.cell.from_stoch.weight, rssm.cell.from_action.weight], 1)
+    assert within_glorot(joint, 12 + ACTION, HIDDEN)
+    assert within_glorot(rssm.prior_net[0].weight, DETER, HIDDEN)
+    assert within_glorot(rssm.prior_net[-1].weight, HIDDEN, 12)
+    assert within_glorot(rssm.posterior_out.weight, HIDDEN, 12)
+    posterior = torch.cat([rssm.posterior_deter.t(), rssm.posterior_embedding], 1)
+    assert within_glorot(posterior, DETER + EMBEDDING, HIDDEN)
+    if cell == "keras_gru":
+        assert within_glorot(rssm.cell.gru.weight_ih, HIDDEN, 3 * DETER)
+        recurrent = rssm.cell.gru.weight_hh
+        torch.testing.assert_close(recurrent.t() @ recurrent, torch.eye(DETER), atol=1e-5, rtol=0)
+    else:
+        assert within_glorot(rssm.cell.gates.weight, DETER + HIDDEN, 3 * DETER)
+        assert rssm.cell.gates.bias.shape == (3 * DETER,)
+    biases = [p for name, p in rssm.named_parameters() if "bias" in name]
+    assert len(biases) > 4
+    assert not any(bias.any() for bias in biases)
 
 
 def test_actions_beyond_one_are_scaled_into_it() -> None:

@@ -7,10 +7,9 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional
 
 from gymlab.components.symlog import TwoHot
-from gymlab.components.tdmpc_config import SIZES, TDMPC2Config, heuristic_discount
+from gymlab.components.tdmpc_config import SIZES, TDMPC2Config, TDMPCConfig, heuristic_discount
 from gymlab.components.tdmpc_networks import (
     LatentModel,
     PictureEncoder,
@@ -85,25 +84,107 @@ def test_dropout_only_while_learning() -> None:
         assert not torch.equal(made.qs[0](x), made.qs[0](x))
 
 
-def test_ends_are_learned_where_asked_for() -> None:
-    assert model().going_on(torch.rand(3, 16)) == 1.0
-    going_on = model(episodic=True).going_on(torch.rand(3, 16))
-    assert going_on.shape == (3,)
-    assert ((going_on > 0) & (going_on < 1)).all()
+def test_an_episode_ends_where_its_termination_is_more_likely_than_not() -> None:
+    assert model().continues(torch.rand(3, 16)) == 1.0
+    made = model(episodic=True)
+    with torch.no_grad():
+        made.end[-1].weight.zero_()
+        for logit, continues in ((-0.01, 1.0), (0.0, 1.0), (0.01, 0.0)):
+            made.end[-1].bias.fill_(logit)
+            assert made.continues(torch.rand(3, 16)).tolist() == [continues] * 3
 
 
-def test_pictures_are_moved_about_only_while_learning() -> None:
-    encoder = PictureEncoder((3, 64, 64), TDMPC2Config(**{**TINY, "encoder_channels": 8}))
-    picture = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
-    encoder.eval()
-    assert torch.equal(encoder(picture), encoder(picture))
-    assert encoder(picture).shape == (2, 16)
-    encoder.train()
-    moved = encoder._moved(picture.float())
-    assert moved.shape == picture.shape
-    padded = functional.pad(picture.float(), (3, 3, 3, 3), mode="replicate")
-    windows = [padded[0, :, r : r + 64, c : c + 64] for r in range(7) for c in range(7)]
-    assert any(torch.equal(moved[0], window) for window in windows)
+def picture_encoder(shape: tuple[int, ...] = (9, 64, 64), algo: str = "tdmpc2", **fields) -> PictureEncoder:
+    torch.manual_seed(0)
+    schema = TDMPCConfig if algo == "tdmpc" else TDMPC2Config
+    return PictureEncoder(shape, schema(**schema.fill_in({"env_id": "Pendulum-v1", "algo_id": algo, **fields})))
+
+
+@pytest.mark.parametrize(
+    ("shape", "algo", "parameters"),
+    [
+        # Convolutions of 32 channels, 7x7, 5x5 and twice 3x3: 14,144 + 25,632 + 2 x 9,248, and nothing behind them.
+        ((9, 64, 64), "tdmpc2", 58_272),
+        # The same, and a layer from 3 x 3 x 32 features to 50.
+        ((9, 84, 84), "tdmpc", 58_272 + 288 * 50 + 50),
+    ],
+)
+def test_the_encoder_of_pictures_has_the_authors_parameters(shape, algo, parameters) -> None:
+    encoder = picture_encoder(shape, algo)
+    assert sum(parameter.numel() for parameter in encoder.parameters()) == parameters
+
+
+def test_softmaxes_of_pictures_go_over_eight_neighbours_of_one_channel() -> None:
+    encoder = picture_encoder()
+    pictures = torch.randint(0, 256, (2, 9, 64, 64), dtype=torch.uint8)
+    convolutions = [part for part in encoder.modules() if isinstance(part, torch.nn.Conv2d)]
+    x = pictures / 255 - 0.5
+    for number, convolution in enumerate(convolutions):
+        x = convolution(x.relu() if number else x)
+    expected = x.reshape(2, 64, 8).softmax(-1)  # 4 x 4 places of 32 channels: two softmaxes for each channel
+    # A group's members stand apart in memory.
+    torch.testing.assert_close(encoder(pictures).unflatten(-1, (8, 64)).transpose(-1, -2), expected)
+
+
+def test_a_latent_that_the_convolutions_do_not_give_is_refused_by_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"latent: .* 512 numbers, and latent is 128. Set latent: 512 or encoder_channels: 8"
+    ):
+        picture_encoder(size="1m")
+    assert picture_encoder(size="1m", encoder_channels=8)(torch.zeros(1, 9, 64, 64)).shape == (1, 128)
+    with pytest.raises(ConfigError, match="resize_obs"):
+        picture_encoder((3, 20, 20))
+
+
+def shifts(algo: str, side: int, **fields) -> set[int]:
+    """How far pictures are moved, in pixels, from a picture that shows its own rows and columns."""
+    encoder = picture_encoder((2, side, side), algo, **fields)
+    lines = torch.arange(side, dtype=torch.uint8)
+    picture = torch.stack([lines[:, None].expand(side, side), lines.expand(side, side)])
+    moved = encoder.shifted(picture.expand(1000, -1, -1, -1)).long()
+    assert moved.shape == (1000, 2, side, side)
+    middle = side // 2
+    down, right = (moved[:, 0, middle, middle] - middle).tolist(), (moved[:, 1, middle, middle] - middle).tolist()
+    for number in range(0, 1000, 100):
+        # Edges are repeated.
+        assert torch.equal(
+            moved[number, 0], (lines.long() + down[number]).clamp(0, side - 1)[:, None].expand(side, side)
+        )
+        assert torch.equal(moved[number, 1], (lines.long() + right[number]).clamp(0, side - 1).expand(side, side))
+    assert any(one != other for one, other in zip(down, right, strict=True))
+    assert set(down) == set(right)
+    return set(down)
+
+
+def test_pictures_are_moved_by_up_to_three_pixels_and_four_in_the_first_version() -> None:
+    assert shifts("tdmpc2", 64) == set(range(-3, 4))
+    assert shifts("tdmpc2", 84, latent=1152) == set(range(-3, 4))
+    assert shifts("tdmpc", 84) == set(range(-4, 5))
+    assert shifts("tdmpc", 64) == set(range(-3, 4))
+
+
+def test_the_first_version_sees_pixels_from_zero_to_one() -> None:
+    encoder = picture_encoder((3, 84, 84), "tdmpc")
+    black, white = encoder(torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 84, 84))
+    assert not black.any()  # biases begin at 0
+    x = torch.ones(1, 3, 84, 84)
+    for part in encoder.modules():
+        if isinstance(part, torch.nn.Conv2d):
+            x = part(x).relu()
+        elif isinstance(part, torch.nn.Linear):
+            x = part(x.flatten(1))
+    torch.testing.assert_close(white, x[0])
+
+
+def test_convolutions_of_the_first_version_begin_orthogonal() -> None:
+    convolutions = [
+        part for part in picture_encoder((9, 84, 84), "tdmpc").modules() if isinstance(part, torch.nn.Conv2d)
+    ]
+    assert len(convolutions) == 4
+    for convolution in convolutions:
+        rows = convolution.weight.flatten(1)
+        torch.testing.assert_close(rows @ rows.T, 2 * torch.eye(32), atol=1e-4, rtol=0)  # the gain of ReLU is sqrt(2)
+        assert not convolution.bias.any()
 
 
 def test_the_scale_of_values_follows_slowly_and_stays_above_one() -> None:

@@ -124,6 +124,43 @@ def test_when_places_are_used_up_the_dream_goes_on_from_its_frame():
     assert gone_on.dream.cache.length < dream.cache.length
 
 
+def read_anew(model, memory, frame, action, tokens):
+    """Outputs [B, block, W] for a step without any cache: everything that is remembered is read again, from the first position on."""
+    frames, actions, words = (torch.stack(part, 1) for part in zip(*memory, (frame, action, tokens), strict=True))
+    return outputs_of(model, frames, actions, words)[:, -1]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_dream_of_ten_times_the_context_is_that_of_a_model_without_a_cache(drawn):
+    """The rule: as many steps are remembered as the context has blocks; when another does not fit, all are forgotten but the frame."""
+    model, tokenizer = made()
+    blocks, generator = 4, torch.Generator().manual_seed(2)
+    frames, actions, tokens = sequences(steps=2)
+    dream = model.begin(frames, actions[:, :1], tokens[:, :1])
+    memory, forgotten = [(frames[:, 0], actions[:, 0], tokens[:, 0])], []
+    for step in range(10 * blocks):
+        if len(memory) == blocks:
+            memory.clear()
+            forgotten.append(step)
+        action = torch.randint(0, ACTIONS, (2,), generator=generator)
+        noise = -torch.empty(2, 6, 32).exponential_(generator=generator).log() if drawn else None
+        outcome = model.step(dream, action, tokenizer, noise)
+        outputs = read_anew(model, memory, dream.frame, action, outcome.tokens)
+        logits = [*model.word_head(outputs[:, 1:-1]).unbind(1), model.end_head(outputs[:, 1])]
+        for place, (scores, choice) in enumerate(zip(logits, [*outcome.tokens.T, outcome.ended.long()], strict=True)):
+            scores = scores if noise is None else scores + noise[:, place, : scores.shape[-1]]
+            chosen = scores.gather(1, choice[:, None])[:, 0]
+            assert torch.allclose(chosen, scores.amax(1), atol=1e-3)
+        assert torch.allclose(outcome.reward, model.read_reward(model.reward_head(outputs[:, 1])), rtol=1e-3, atol=1e-3)
+        expected = tokenizer.next_frame(dream.frame, action, outcome.tokens)
+        assert torch.equal(outcome.dream.frame, expected)
+        memory.append((dream.frame, action, outcome.tokens))
+        dream = outcome.dream
+    # One step was remembered at first; from then on memory is full after every fourth.
+    assert forgotten == list(range(3, 40, 4))
+
+
 @torch.no_grad()
 def test_words_rewards_and_ends_are_drawn_by_their_chances():
     model, tokenizer = made(rewards="sign")

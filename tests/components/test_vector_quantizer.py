@@ -55,6 +55,40 @@ def test_a_word_moves_a_hundredth_of_the_way_to_the_mean_of_its_vectors():
     assert torch.allclose(made.frequencies, torch.tensor([0.98 * 0.5 + 0.02, 0.98 * 0.5]))
 
 
+def test_the_codebook_begins_uniform_within_one_over_its_size():
+    """Not of length 1, as published: 64 numbers of deviation 1 / (sqrt(3) 1024) have length 0.0045."""
+    torch.manual_seed(0)
+    codebook = VectorQuantizer(1024, 64, 8, 0).codebook
+    assert codebook.abs().max() <= 1 / 1024
+    assert codebook.max() > 0.99 / 1024
+    assert codebook.min() < -0.99 / 1024
+    assert codebook.std().item() == pytest.approx(1 / (math.sqrt(3) * 1024), rel=0.02)
+    assert codebook.norm(dim=-1).mean().item() == pytest.approx(0.0045, abs=1e-4)
+
+
+def test_the_first_update_by_hand():
+    """Products 0.00036 and 0.00064: the second code is taken, and a hundredth of (0.6, 0.8) outweighs what it was."""
+    made = quantizer(size=2, dim=2, inputs=2)
+    made.codebook.copy_(torch.tensor([[0.0006, 0.0], [0.0, 0.0008]]))
+    words = made.train()(torch.tensor([[[3.0, 4.0]]]))
+    assert words.tokens.item() == 1
+    # 0.99 (0, 0.0008) + 0.01 (0.6, 0.8) = (0.006, 0.008792), of length 0.0106442.
+    assert torch.allclose(made.codebook[1], torch.tensor([0.563684, 0.825987]), atol=1e-5)
+    # An unused code keeps its direction and gets length 1, too.
+    assert torch.allclose(made.codebook[0], torch.tensor([1.0, 0.0]), atol=1e-6)
+
+
+def test_the_first_update_moves_used_codes_onto_the_data():
+    """512 vectors, 1,024 codes, 64 dimensions: codes of length 1 would have a cosine of 0.40 with their vectors after it."""
+    torch.manual_seed(0)
+    made = VectorQuantizer(1024, 64, 64, 0)
+    torch.nn.init.eye_(made.into.weight)
+    torch.nn.init.zeros_(made.into.bias)
+    x = torch.nn.functional.normalize(torch.randn(128, 4, 64), dim=-1)
+    tokens = made.train()(x).tokens
+    assert (x * made.codebook[tokens]).sum(-1).mean() > 0.78
+
+
 def test_the_commitment_draws_vectors_to_words():
     made = quantizer(size=2, dim=2, inputs=2).eval()
     made.codebook.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
@@ -77,10 +111,11 @@ def test_dead_words_are_revived_while_young_or_collapsed(young, used, revived):
     made = quantizer(size=32, dim=4, revival=young)
     made.frequencies.zero_()
     made.frequencies[:used] = 1 / used
-    before = made.codebook.clone()
-    x = torch.nn.functional.normalize(before[:used].repeat(40, 1), dim=-1).unsqueeze(1)
+    before = torch.nn.functional.normalize(made.codebook, dim=-1)
+    made.codebook.copy_(before)
+    x = before[:used].repeat(40, 1).unsqueeze(1)
     made.train()(x)
-    changed = (made.codebook[used:] != before[used:]).any(-1)
+    changed = ((made.codebook[used:] - before[used:]).abs() > 1e-5).any(-1)
     assert changed.all() if revived else not changed.any()
     if revived:
         assert torch.allclose(made.frequencies[used:], torch.full((32 - used,), 1 / 32))

@@ -93,6 +93,29 @@ def test_cartpole_is_the_rl_zoo_row():
     assert (config.n_envs, config.n_steps, config.batch_size, config.n_epochs) == (8, 32, 256, 20)
     assert (config.gamma, config.gae_lambda, config.ent_coef, config.max_env_steps) == (0.98, 0.8, 0.0, 100_000)
     assert (config.policy_lr.start, config.policy_lr.end, config.clip_range.start) == (1e-3, 0.0, 0.2)
+    assert config.vf_coef == 1.0, "Stable-Baselines3's 0.5, whose squared error is not halved"
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if ":ppo" in name])
+def test_a_setting_of_rl_zoo_weighs_the_value_loss_as_stable_baselines3_does(name):
+    """Its squared error is not halved: 0.5 of its vf_coef, the default, are 1.0 of ours."""
+    config = load_experiment(name).config
+    if config.algo_id != "ppo":
+        return  # Brax's own has Brax's settings.
+    # Two say that they are the Zoo's variant above them with a change.
+    is_of_zoo = "RL-Zoo" in config.description or name.endswith((":ppo_100k", ":ppo_count_bonus"))
+    zoo = 2 * 0.58096 if name == "HalfCheetah-v5:ppo" else 1.0
+    assert config.vf_coef == (zoo if is_of_zoo else 0.5)
+
+
+def test_half_cheetah_is_the_rl_zoo_row():
+    config = load_experiment("HalfCheetah-v5:ppo").config
+    assert (config.n_envs, config.n_steps, config.batch_size, config.n_epochs) == (1, 512, 64, 20)
+    assert (config.gamma, config.gae_lambda, config.ent_coef, config.clip_range) == (0.98, 0.92, 0.000401762, 0.1)
+    assert (config.policy_lr, config.max_grad_norm, config.max_env_steps) == (2.0633e-05, 0.8, 1_000_000)
+    assert (config.hidden_dims, config.activation) == ((256, 256), "relu")
+    assert config.policy_kwargs == {"log_std_init": -2.0, "ortho_init": False}
+    assert (config.normalize_obs, config.normalize_reward) == ("rolling", True)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (PACKAGE_CONF / "environments").glob("*.yaml")))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gymlab.api import load, resolve, resume, train
+from gymlab.cli.preview import preview
 from gymlab.components.brax_training import BraxTraining
 from gymlab.errors import ConfigError, NotInstalled
 from gymlab.workflows.brax_ppo import BraxPPOConfig
@@ -53,6 +54,14 @@ def test_brax_names_its_settings_otherwise():
     config = resolve("brax/inverted_pendulum:ppo", **names, normalize_observations=False).config
     assert (config.gamma, config.ent_coef, config.n_envs) == (0.9, 0.5, 16)
     assert (config.max_episode_steps, config.frame_skip, config.normalize_obs) == (30, 2, "off")
+
+
+def test_its_optimizer_is_brax_s_own(walk):
+    """Adam without decay: a weight_decay would be read by nobody, and is refused."""
+    config = resolve("brax/walk", algo="brax_ppo", **SETTINGS, max_env_steps=640).config
+    assert preview(config)["derived"]["optimizer"] == "Adam of optax, eps 1e-08, no weight decay"
+    with pytest.raises(ConfigError, match=r"`weight_decay` is a field of .*; brax_ppo has none"):
+        resolve("brax/walk", algo="brax_ppo", **SETTINGS, weight_decay=0.1)
 
 
 def test_without_brax_the_error_is_the_pip_line(monkeypatch, tmp_path):

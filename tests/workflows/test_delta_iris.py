@@ -15,8 +15,10 @@ from torch import nn
 import gymlab
 from gymlab.components import winograd
 from gymlab.components.compiled import kernels
+from gymlab.components.token_world_model import TokenWorldModel
 from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import PhaseView, Recording, WorldModel
+from gymlab.envs.world_model_env import WorldModelEnv
 from gymlab.errors import ConfigError
 from gymlab.workflows.delta_iris import DeltaIRIS, make_optimizer, returns_of
 
@@ -55,7 +57,17 @@ class Tile(gym.Env):
         return picture
 
 
+class LimitedTile(Tile):
+    """The same, cut off by a time limit after five steps; after three where it pays, it is over."""
+
+    def step(self, action):
+        picture, reward, _, _, info = super().step(action)
+        over = self.steps == 3 and reward > 0
+        return picture, reward, over, self.steps == 5 and not over, info
+
+
 gym.register("Tile-v0", Tile)
+gym.register("LimitedTile-v0", LimitedTile)
 
 
 def session(experiment="Tile-v0", **fields):
@@ -141,12 +153,52 @@ def test_only_weights_of_linear_layers_decay():
     assert len(others["params"]) == 8
 
 
-def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow):
+@pytest.mark.parametrize("end", ["is_terminal", "is_last"])
+def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow, end):
     batch = workflow.samplers["controller"].sample()
-    batch.values["is_terminal"][:, -1] = True
+    batch.values[end][:, -1] = True
     losses, metrics = workflow._controller_losses(workflow._segments("controller", batch, 1)[0])
     assert [loss.item() for loss in losses.values()] == [0, 0, 0]
     assert metrics["controller/length"].item() == 0
+
+
+def learned_ends(monkeypatch, **fields):
+    """What the world model is told of ends by default, beside terminations and time limits."""
+    told, losses = [], TokenWorldModel.losses
+
+    def watched(self, frames, actions, tokens, reward, ended, mask):
+        told.append(ended.clone())
+        return losses(self, frames, actions, tokens, reward, ended, mask)
+
+    made = session("LimitedTile-v0", **fields)
+    workflow = made.workflow
+    for _ in range(10):
+        workflow.episodes.add(workflow.collect(FIRST).trajectory)
+    with monkeypatch.context() as patched:
+        patched.setattr(TokenWorldModel, "losses", watched)
+        batches = [workflow.samplers["world_model"].sample() for _ in range(20)]
+        for batch in batches:
+            workflow.update_world_model(batch, LATER)
+    made.close()
+    flags = {name: np.concatenate([b.values[name][:, 1:] for b in batches]) for name in ("is_terminal", "is_last")}
+    return torch.cat(told).numpy(), flags["is_terminal"], flags["is_last"]
+
+
+def test_a_time_limit_is_an_end_in_the_data_unless_it_is_not_to_be(monkeypatch):
+    told, terminations, lasts = learned_ends(monkeypatch)
+    assert terminations.any()
+    assert (lasts & ~terminations).any()
+    np.testing.assert_array_equal(told, lasts)
+    told, terminations, _ = learned_ends(monkeypatch, truncation_is_end=False)
+    np.testing.assert_array_equal(told, terminations)
+
+
+def test_the_authors_sizes_take_time_limits_for_ends_and_ours_does_not():
+    ends = {}
+    for size in ("crafter", "atari", "tiny"):
+        config = gymlab.resolve("ALE/Breakout-v5", algo="delta_iris", size=size, max_env_steps=100).config
+        ends[size] = config.truncation_is_end
+    assert ends == {"crafter": True, "atari": True, "tiny": False}
 
 
 def test_words_are_found_once_until_the_tokenizer_learns(workflow, monkeypatch):
@@ -236,6 +288,32 @@ def test_dreams_are_a_door(workflow):
     for parameter in workflow.model.parameters():
         nn.init.normal_(parameter, std=0.5)
     assert_a_door(workflow, recording, start=1, horizon=3)
+
+
+def test_dreams_of_ten_times_the_context_go_on():
+    """Step by step, beside the truth, as an environment, and where the controller learns."""
+    made = session(horizon=40)
+    workflow = made.workflow
+    assert workflow.config.blocks == 4
+    told = workflow.describe()["dream"]
+    assert told == "2 real frames, then 40 steps, of which the context holds 3: then it is emptied"
+    for parameter in workflow.model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    generator = np.random.default_rng(0)
+    pictures = generator.integers(0, 255, (50, 3, 16, 16), np.uint8)
+    recording = Recording(pictures, generator.integers(3, size=50), np.arange(50) == 0)
+    steps = assert_a_door(workflow, recording, start=5, horizon=40)
+    assert len({step.observation.tobytes() for step in steps}) > 10
+    spaces = (workflow.context.observation_space, workflow.context.action_space)
+    seen = Recording(recording.observations[:3], recording.actions[:3], recording.is_first[:3])
+    environment = WorldModelEnv(workflow, *spaces, lambda generator: seen, max_steps=45, render_mode=None)
+    environment.reset(seed=1)
+    lasted = [environment.step(step % 3) for step in range(45)]
+    assert lasted[-1][3] or any(step[2] for step in lasted)
+    workflow.episodes.add(workflow.collect(FIRST).trajectory)
+    result = workflow.update_controller(workflow.samplers["controller"].sample(), LATER)
+    assert all(np.isfinite(float(value)) for value in result.metrics.values())
+    made.close()
 
 
 def test_what_was_just_seen_is_judged_before_it_is_learned(workflow):

@@ -84,8 +84,15 @@ class Recall(gym.Env):
         return np.array([0, self.steps / 3], np.float32), reward, self.steps == 3, False, {}
 
 
+def tiny(version: str = "v3") -> dict:
+    """Small settings, but those that do nothing in a version."""
+    idle = {"v1": ("blocks", "classes"), "v2": ("blocks",), "v3": ()}[version]
+    return {name: value for name, value in TINY.items() if name not in idle}
+
+
 def session(experiment: str = "CartPole-v1", **fields):
-    resolved = gymlab.resolve(experiment, algo="dreamer", **{**TINY, "max_env_steps": 10_000, "seed": 0, **fields})
+    small = tiny(fields.get("version", "v3"))
+    resolved = gymlab.resolve(experiment, algo="dreamer", **{**small, "max_env_steps": 10_000, "seed": 0, **fields})
     return prepare(resolved.config)
 
 
@@ -195,7 +202,11 @@ def test_stored_latents_are_those_of_training_with_the_same_weights() -> None:
         ("CartPole-v1", {}),
         ("CartPole-v1", {"version": "v2"}),
         ("CartPole-v1", {"version": "v1", "exploration_noise": 0.3}),
+        ("CartPole-v1", {"version": "v1", "continue_scale": 10.0}),
         ("Pendulum-v1", {"version": "v2"}),
+        ("Pendulum-v1", {"version": "v2", "suite": "dmc"}),
+        ("FrozenLake-v1", {}),
+        ("FrozenLake-v1", {"version": "v2"}),
         ("Pendulum-v1", {"imag_last": 2}),
         ("Odd-v0", {}),
         ("Odd-v0", {"vectorization_mode": "async"}),
@@ -208,7 +219,8 @@ def test_every_kind_takes_a_step_and_moves_all_its_networks(experiment: str, fie
     workflow, replay = made.workflow, made.buffers["replay"]
     batch = batch_of(made)
     before = {name: p.clone() for name, m in workflow.modules.items() for p in [next(m.parameters(), torch.zeros(1))]}
-    for _ in range(2):
+    # The first step of the warm-up has the rate 0, and behind heads that begin at 0 there is no gradient in the second.
+    for _ in range(3):
         result = workflow.update_agent(batch, PHASE)
         assert all(np.isfinite(float(value)) for value in result.metrics.values())
         replay.write_back(result.write_back) if result.write_back is not None else None
@@ -278,9 +290,13 @@ def test_a_dream_is_entered_step_by_step(version: str, fields: dict) -> None:
     recording = Recording(np.stack(observations), actions, np.arange(7) == 0)
     # What is predicted is what the heads say, in the units of the environment.
     workflow.model.reward.mean = lambda features: torch.full((len(features),), 0.25)
-    workflow.model.going_on.forward = lambda features: torch.zeros(len(features), 1)
+    if workflow.model.going_on is not None:
+        workflow.model.going_on.forward = lambda features: torch.zeros(len(features), 1)
     steps = assert_a_door(workflow, recording, 2, 4, atol=1e-5)
     assert [float(step.reward[0]) for step in steps] == [0.25 * fields.get("reward_unit", 1.0)] * 4
+    assert (workflow.model.going_on is None) == (version == "v1")
+    if version == "v1":
+        return
     # An even chance of going on, the discount taken out, is more than a half.
     assert not any(step.ended[0] for step in steps)
     workflow.model.going_on.forward = lambda features: torch.full((len(features), 1), -0.1)

@@ -8,8 +8,13 @@ import torch
 from fake_environment import FakeEnvironment, clocked, identity
 from gymnasium import spaces
 
+from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.distributions import Categorical
+from gymlab.components.flat import FlatParameters
 from gymlab.components.minibatch import Coefficients, Minibatch
+from gymlab.components.networks import build_policy
+from gymlab.components.optimizers import FlatOptimizer, make_optimizer
+from gymlab.components.returns import standardize
 from gymlab.config.schema import Config
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.workflow import PhaseView, UpdateResult, find_workflow
@@ -57,6 +62,91 @@ def test_value_clip(value, squared_error):
     assert 2 * statistics[1].item() == pytest.approx(squared_error)
 
 
+# Two rows, V = (1.5, 0), R = (2, 1), V at collection (1, 0.5), vf_coef 0.5. Half the mean squared error, as in CleanRL:
+#   unclipped:      1/2 * (0.25 + 1) / 2 = 0.3125                       gradient vf_coef (V - R) / 2 = (-0.125, -0.25)
+#   clipped at 0.2: row 1 max(0.25, (1.2 - 2)^2 = 0.64), no gradient;   row 2 max(1, (0.3 - 1)^2 = 0.49), gradient
+#                   1/2 * (0.64 + 1) / 2 = 0.41                                                      (0, -0.25)
+VALUE_LOSSES = [(None, 0.3125, (-0.125, -0.25)), (0.2, 0.41, (0.0, -0.25))]
+VALUES, RETURNS, OLD_VALUES = np.array([[1.5, 0.0], [2.0, 1.0], [1.0, 0.5]], np.float32)
+
+
+@pytest.mark.parametrize(("clip_range_vf", "half_error", "gradient"), VALUE_LOSSES)
+def test_value_loss_by_hand(clip_range_vf, half_error, gradient):
+    values = torch.tensor(VALUES, requires_grad=True)
+    zero, action = torch.zeros(2), torch.zeros(2, dtype=torch.long)
+    log_prob = torch.full((2,), math.log(0.5))
+    batch = Minibatch(None, action, log_prob, zero, torch.tensor(RETURNS), torch.tensor(OLD_VALUES))
+    loss, statistics = surrogate_loss(
+        torch.zeros(2, 2), values, batch, Coefficients(0.2, clip_range_vf, 0.5, 0.0), Categorical(2)
+    )
+    assert statistics[1].item() == pytest.approx(half_error)
+    assert loss.item() == pytest.approx(0.5 * half_error)
+    np.testing.assert_allclose(torch.autograd.grad(loss, values)[0], gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize(("clip_range_vf", "half_error", "gradient"), VALUE_LOSSES)
+def test_written_out_value_loss_by_hand(clip_range_vf, half_error, gradient):
+    """A critic without hidden layers on two one-hot rows: its weights are the values, and so are their gradients."""
+    network = build_policy((2,), Categorical(2), is_image=False, hidden_dims=())
+    with torch.no_grad():
+        network.critic_head.weight.copy_(torch.tensor(VALUES))
+        network.actor_head.weight.zero_()
+    flat = FlatParameters(network)
+    log_prob = np.full(2, math.log(0.5), np.float32)
+    batch = Minibatch(
+        np.eye(2, dtype=np.float32), np.zeros(2, int), log_prob, np.zeros(2, np.float32), RETURNS, OLD_VALUES
+    )
+    statistics = AnalyticGradient(network, flat, Categorical(2))(batch, Coefficients(0.2, clip_range_vf, 0.5, 0.0))
+    assert statistics[1] == pytest.approx(half_error)
+    np.testing.assert_allclose(network.critic_head.weight.grad[0], gradient, atol=1e-6)
+
+
+def test_a_step_is_that_of_stable_baselines3_with_twice_its_vf_coef(tmp_path):
+    """Its whole update on its own rollout, from its weights: loss, clipping, epsilon and (no) decay at once."""
+    sb3 = pytest.importorskip("stable_baselines3", reason="stable-baselines3 is an extra: pip install 'gymlab[peers]'")
+    from stable_baselines3.common.callbacks import CallbackList
+    from stable_baselines3.common.logger import configure
+
+    size = {"n_steps": 32, "batch_size": 32, "n_epochs": 1}
+    model = sb3.PPO("MlpPolicy", "CartPole-v1", vf_coef=0.58, ent_coef=0.01, seed=0, device="cpu", **size)
+    model.set_logger(configure(str(tmp_path), []))
+    _, callback = model._setup_learn(32, CallbackList([]))
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, 32)
+
+    def weights():
+        return [parameter.detach().clone() for parameter in model.policy.parameters()]
+
+    network = build_policy((4,), Categorical(2), is_image=False)
+    trunks = [*network.actor_trunk.parameters(), *network.critic_trunk.parameters()]
+    ours = [*trunks, *network.actor_head.parameters(), *network.critic_head.parameters()]
+    with torch.no_grad():
+        for own, theirs in zip(ours, weights(), strict=True):
+            own.copy_(theirs)
+    flat = FlatParameters(network)
+    stepper = FlatOptimizer(
+        flat, make_optimizer(PPOConfig(env_id="x", algo_id="ppo").optimizer, [flat.parameter], 3e-4)
+    )
+    for _ in range(3):
+        buffer = model.rollout_buffer
+        batch = Minibatch(
+            *(
+                np.array(getattr(buffer, name)).reshape(32, -1).squeeze()
+                for name in ("observations", "actions", "log_probs")
+            ),
+            standardize(buffer.advantages.flatten().copy()),
+            *(np.array(getattr(buffer, name)).reshape(32) for name in ("returns", "values")),
+        )
+        batch.actions = batch.actions.astype(np.int64)
+        AnalyticGradient(network, flat, Categorical(2))(batch, Coefficients(0.2, None, 2 * 0.58, 0.01))
+        assert math.hypot(*stepper.clip(0.5)) > 0.5, "the gradient must meet the clip"
+        stepper.step()
+        before = weights()
+        model.train()
+        for own, theirs, old in zip(ours, weights(), before, strict=True):
+            assert not torch.equal(theirs, old)
+            torch.testing.assert_close(own.detach(), theirs, rtol=0, atol=3e-6)
+
+
 def test_k3_of_a_log_ratio_of_a_tenth():
     _, _, statistics = loss_of(math.exp(0.1), 1.0)
     assert statistics[3].item() == pytest.approx(0.005171, abs=1e-6)
@@ -77,6 +167,7 @@ def test_registered_with_the_documented_defaults():
     assert (config.gamma, config.gae_lambda, config.clip_range, config.clip_range_vf) == (0.99, 0.95, 0.2, None)
     assert (config.ent_coef, config.vf_coef, config.max_grad_norm, config.target_kl) == (0.0, 0.5, 0.5, None)
     assert (config.normalize_advantages, config.optimizer, config.returns_type) == ("batch", "adamw", "gae:rtg")
+    assert (config.weight_decay, config.policy_kwargs) == (0.0, {})
     assert (config.replay_ratio, config.replay_is_clip, config.update_backend) == (0, 10.0, "auto")
     off = PPOConfig(env_id="x", algo_id="ppo", normalize_advantages=False, hidden_dims=32)
     assert (off.normalize_advantages, off.hidden_dims) == ("off", (32,))
@@ -161,6 +252,7 @@ def test_cartpole_is_learned(make_ppo, train):
         gae_lambda=0.8,
         policy_lr={"start": 1e-3},
         clip_range={"start": 0.2},
+        vf_coef=1.0,
         max_env_steps=50_000,
     )
     trained = train(workflow, 50_000)
@@ -177,6 +269,17 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(make_ppo, train):
     assert torch.equal(weights, same_weights)
     assert first.metrics == again.metrics
     assert not torch.equal(weights, other_weights)
+
+
+def test_adamw_without_decay_is_adam(make_ppo, train):
+    def trained(**settings):
+        workflow = make_ppo(cartpole(), **QUICK, **settings)
+        train(workflow, 512)
+        return workflow.flat.parameter.detach().clone()
+
+    default, adam, decayed = trained(), trained(optimizer="adam"), trained(weight_decay=0.1)
+    torch.testing.assert_close(default, adam, rtol=0, atol=1e-6)
+    assert (default - decayed).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
@@ -468,4 +571,5 @@ def test_describe(make_ppo):
     assert numbers["updates_per_rollout"] == 16
     assert numbers["updates_per_env_step"] == 16 / 1024
     assert numbers["update_backend"] == "analytic"
+    assert numbers["optimizer"] == "AdamW, eps 1e-05, weight decay 0 (so it is Adam)"
     assert numbers["replay_memory_bytes"] == 4 * numbers["rollout_memory_bytes"]

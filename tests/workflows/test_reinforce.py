@@ -289,3 +289,16 @@ def test_images_have_networks_apart(make_reinforce):
     names = dict(workflow.modules["policy"].named_parameters())
     assert {name.split(".")[0] for name in names} == {"actor_trunk", "critic_trunk", "actor_head", "critic_head"}
     assert workflow.describe()["parameters/policy"] > workflow.describe()["parameters/value"]
+
+
+def test_both_optimizers_decay_by_what_is_set(make_reinforce):
+    for settings, decay, text in (
+        ({}, 0.0, "AdamW, eps 1e-05, weight decay 0 (so it is Adam)"),
+        ({"weight_decay": 0.1}, 0.1, "AdamW, eps 1e-05, weight decay 0.1"),
+    ):
+        workflow = make_reinforce(identity(), policy_targets="advantages", n_steps=8, batch_size=8, **settings)
+        assert [group["weight_decay"] for part in workflow.optimizers.values() for group in part.param_groups] == [
+            decay
+        ] * 2
+        numbers = workflow.describe()
+        assert (numbers["policy_optimizer"], numbers["value_optimizer"]) == (text, text)

@@ -31,6 +31,7 @@ TINY = {
     "video": False,
     "torch_threads": 1,
 }
+PICTURES = {"obs_type": "rgb", "resize_obs": [64, 64]}
 TRAIN = PhaseView("train", "online", 0.0, 0, 0, 0, None)
 RANDOM = PhaseView("seed", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
 
@@ -57,10 +58,10 @@ def shaken(made):
         ("Pendulum-v1", {}),
         ("CartPole-v1", {"episodic": True}),
         ("CartPole-v1", {"planner": "cem"}),
-        ("CartPole-v1", {"obs_type": "rgb", "resize_obs": [64, 64]}),
+        ("CartPole-v1", {**PICTURES, "latent": 64}),
         ("Pendulum-v1", {"algo": "tdmpc"}),
         ("CartPole-v1", {"algo": "tdmpc", "episodic": True}),
-        ("CartPole-v1", {"algo": "tdmpc", "obs_type": "rgb", "resize_obs": [84, 84]}),
+        ("CartPole-v1", {**PICTURES, "algo": "tdmpc", "resize_obs": [84, 84]}),
         ("Pendulum-v1", {"prioritised": True}),
     ],
 )
@@ -147,6 +148,31 @@ def test_the_policy_teaches_nobody_else() -> None:
     assert all(p.requires_grad for p in workflow.model.parameters())
 
 
+def test_the_policys_entropy_is_that_before_tanh_and_does_not_pull_its_mean() -> None:
+    made = session(ent_coef=0.01)
+    workflow = made.workflow  # values begin at 0, whatever is done: the entropy alone teaches
+    with torch.no_grad():
+        workflow.policy[-1].weight.zero_()
+        workflow.policy[-1].bias.copy_(torch.tensor([2.0, 0.0]))  # mean and log deviation
+    rho = 0.5 ** torch.arange(4.0).unsqueeze(1)
+    workflow._policy_loss(torch.rand(4, 8, 16), torch.ones(3, 8), rho)[0].backward()
+    expected = -0.01 * 6 * (1 + 0.5 + 0.25 + 0.125) / 4
+    assert workflow.policy[-1].bias.grad.tolist() == pytest.approx([0.0, expected])
+
+
+def test_the_first_version_adds_up_the_policys_loss_over_its_states() -> None:
+    made = session(algo="tdmpc", horizon=3)
+    workflow = made.workflow
+    with torch.no_grad():
+        for q, value in zip(workflow.model.qs, (3.0, 2.0, 4.0), strict=True):
+            q[-1].bias.fill_(value)
+    rho = 0.5 ** torch.arange(4.0).unsqueeze(1)
+    torch.manual_seed(0)
+    seen = {round(workflow._policy_loss(torch.rand(4, 8, 16), torch.ones(3, 8), rho)[0].item(), 4) for _ in range(20)}
+    assert seen == {-2 * 1.875, -3 * 1.875}  # the smaller of two of the three
+    assert [group["eps"] for group in workflow.optimizers["policy"].param_groups] == [1e-8]
+
+
 def test_slow_values_follow_and_the_encoder_learns_slower() -> None:
     made = session()
     workflow = made.workflow
@@ -180,6 +206,137 @@ def test_plans_go_where_the_model_sees_reward() -> None:
     assert (planned.mean > 0.7).all()
 
 
+@pytest.mark.parametrize(
+    ("logits", "steps"),
+    [((-0.1, -0.1, -0.1), 4), ((0.1, -9.0, -9.0), 1), ((-0.1, 0.1, -9.0), 2), ((-9.0, -9.0, 9.0), 3)],
+)
+def test_nothing_behind_an_end_that_the_model_expects_counts_in_a_plan(logits, steps) -> None:
+    made = session("CartPole-v1", episodic=True, gamma=0.9)
+    workflow = made.workflow
+    model, ends = workflow.model, iter(logits)
+    # A reward of 1 at each step, and of 2 behind them: the value of the last state.
+    model.imagined = model.imagined_from = lambda z, action: (torch.ones(len(action)), torch.rand(len(action), 16))
+    model.end.forward = lambda z: torch.full((len(z), 1), next(ends))
+    with torch.no_grad():
+        for q in model.qs:
+            q[-1].bias.fill_(-1e4)[workflow.config.bins // 2 + 5] = 0  # symexp(1) = 1.718282
+    value = workflow._value_of_plans(torch.rand(1, 16), np.random.default_rng(0), None)
+    with torch.no_grad():
+        found = value(torch.zeros(1, 16, 3, 2))
+    expected = sum([1, 0.9, 0.81, 0.729 * (np.e - 1)][:steps])
+    assert found.flatten().tolist() == pytest.approx([expected] * 16, rel=1e-4)
+
+
+def planned_with_scores(made, rows: int, *, deterministic: bool):
+    """Actions at `rows` observations, and the sequences that they were drawn among: worth 4, 2 and 1."""
+    workflow = made.workflow
+    found = {}
+    plan = workflow._plan
+
+    def kept(*arguments, **options):
+        found["planned"] = plan(*arguments, **options)
+        return found["planned"]
+
+    def value(sequences):
+        worth = torch.full(sequences.shape[:2], -100.0)
+        worth[:, :3] = torch.tensor([1.0, 4.0, 2.0])
+        return worth
+
+    workflow._plan, workflow._value_of_plans = kept, lambda *_: value
+    observation = np.stack([made.environment.observation_space.sample()] * rows)
+    action, _, _ = workflow.act(observation, deterministic=deterministic)
+    workflow._plan = plan
+    return action, found["planned"]
+
+
+@pytest.mark.parametrize("algo", ["tdmpc", "tdmpc2"])
+def test_an_evaluation_draws_among_the_best_sequences_by_their_scores(algo) -> None:
+    rows = 3000
+    made = session(algo=algo, plan_samples=5, plan_elites=3, plan_policy_samples=1, plan_horizon=3)
+    action, planned = planned_with_scores(made, rows, deterministic=True)
+    firsts = made.workflow.actions.to_environment(planned.elites[:, :, 0].numpy())
+    same = (firsts == action[:, None]).all(-1)
+    assert same.any(1).all()  # no noise on top
+    alone = same.sum(1) == 1  # two may be clipped to the same bound
+    shares = same[alone].mean(0)
+    assert shares.tolist() == pytest.approx([0.628532, 0.231224, 0.140244], abs=0.05)
+    noisy, planned = planned_with_scores(made, rows, deterministic=False)
+    firsts = made.workflow.actions.to_environment(planned.elites[:, :, 0].numpy())
+    assert not (firsts == noisy[:, None]).all(-1).any(1).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "moved"), [({"latent": 64}, True), ({"algo": "tdmpc", "resize_obs": [84, 84]}, False)]
+)
+def test_pictures_are_moved_about_while_acting_but_not_in_the_first_version(fields, moved) -> None:
+    made = session("CartPole-v1", **{**PICTURES, **fields})
+    workflow, seen = made.workflow, []
+    workflow.model.encoder.register_forward_pre_hook(lambda _, pictures: seen.append(pictures[0].numpy()))
+    shown = made.environment.observation.copy()
+    observation = np.repeat(shown[:1], 8, 0)
+    for _ in range(2):
+        workflow.generators["act"] = np.random.default_rng(3)
+        workflow.act(observation, deterministic=True)
+    workflow.collect(TRAIN)
+    first, again, collected = seen
+    assert bool((first != observation).any()) is moved
+    assert np.array_equal(first, again)  # the agent's own stream decides
+    assert bool((collected != shown).any()) is moved
+
+
+def test_the_first_versions_targets_see_the_same_moved_pictures() -> None:
+    made = session("CartPole-v1", **{**PICTURES, "algo": "tdmpc", "resize_obs": [84, 84], "horizon": 2})
+    workflow = made.workflow
+    seen = {"online": [], "slow": []}
+    for name, encoder in (("online", workflow.model.encoder), ("slow", workflow.slow["encoder"])):
+        encoder.register_forward_hook(lambda _, __, found, name=name: seen[name].append(found.detach()))
+    workflow.update_agent(made.buffers["replay"].sample(), TRAIN)
+    # The slow encoder begins as a copy: what it is shown are the next observations as the values' targets see them.
+    ahead = [found for found in seen["online"] if len(found) == 16]
+    torch.testing.assert_close(seen["slow"], ahead)
+
+
+def test_every_window_is_learned_from() -> None:
+    made = session()
+    replay = made.buffers["replay"]
+    records = [stream.written for stream in replay._streams]
+    drawn = {int(start) for _ in range(300) for start in replay.sample().ids[:, 0] // 2}
+    assert drawn == set(range(min(records) - 3))
+
+
+@pytest.mark.parametrize(
+    ("env", "fields", "message"),
+    [
+        ("Pendulum-v1", {"held_out": 0.1}, "held_out.*the model is not evaluated on steps set aside"),
+        ("Pendulum-v1", {"algo": "tdmpc", "held_out": 0.1}, "held_out"),
+        ("Pendulum-v1", {"end_coef": 2.0}, "end_coef.*episodic"),
+        ("Pendulum-v1", {"priority_beta": 0.5}, "priority_beta.*prioritised"),
+        ("Pendulum-v1", {"planner": "cem", "temperature": 0.1}, "temperature.*mppi"),
+        ("Pendulum-v1", {"algo": "tdmpc", "ent_coef": 0.1}, "ent_coef.*noise of fixed size"),
+        ("Pendulum-v1", {"algo": "tdmpc", "bins": 51}, "bins.*tdmpc2"),
+        ("Pendulum-v1", {"algo": "tdmpc", "dropout": 0.1}, "dropout.*tdmpc2"),
+    ],
+)
+def test_settings_without_effect_are_refused_by_name(env, fields, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        session(env, **fields)
+
+
+def test_the_range_of_values_follows_at_the_rate_of_the_target_network() -> None:
+    assert session(tau=0.25).workflow.scale.rate == 0.25
+
+
+def test_priorities_are_bounded() -> None:
+    made = session(algo="tdmpc", horizon=3)
+    data = batch(made)
+    data["reward"] += 1e6
+    assert losses_of(made.workflow, data, torch.ones(3, 8))[3].tolist() == pytest.approx([1e4] * 8)
+
+
+def test_the_first_version_may_reward_the_entropy_of_choices() -> None:
+    session("CartPole-v1", algo="tdmpc", ent_coef=0.1)
+
+
 def test_forbidden_choices_are_not_planned() -> None:
     made = session("CartPole-v1")
     workflow = made.workflow
@@ -202,6 +359,20 @@ def test_it_is_described() -> None:
     described = session().workflow.describe()
     assert described["gamma"] == 0.975
     assert described["plan"] == "16 sequences of 3 actions, 2 rounds"
+    assert "size" not in described
+
+
+@pytest.mark.parametrize("size", ["19m", "48m", "317m"])
+def test_sizes_for_many_tasks_say_so(size) -> None:
+    assert "30 or 80 tasks" in session(size=size, encoder_layers=1).workflow.describe()["size"]
+
+
+@pytest.mark.parametrize(("fields", "rounds"), [({}, 4), ({"algo": "tdmpc"}, 2)])
+def test_many_dimensions_of_action_take_two_rounds_more_but_not_in_the_first_version(
+    fields, rounds, monkeypatch
+) -> None:
+    monkeypatch.setattr("gymlab.workflows.tdmpc2.MANY_ACTIONS", 1)
+    assert session(**fields).workflow.planner.iterations == rounds
 
 
 def test_the_first_version_learns_latents_from_a_slow_encoder() -> None:
@@ -244,13 +415,13 @@ def test_plans_grow_longer_and_bolder_by_their_schedules() -> None:
     )
     workflow = made.workflow
     lengths, least = [], []
-    for steps in (0, 50, 100):
+    for steps in (0, 24, 25, 49, 50, 99, 100):  # 1 + 4 steps / 100: 1, 1.96, 2, 2.96, 3, 4.96 and 5, cut off
         workflow.hyperparameters.follow_schedules(steps)
         planned = workflow._plan(torch.rand(2, 16), workflow.initial_state(2), np.random.default_rng(0))
         lengths.append(planned.mean.shape[1])
         least.append(round(float(planned.std.min()), 3))
-    assert lengths == [1, 3, 5]
-    assert least[0] >= 0.5 > least[2] >= 0.1
+    assert lengths == [1, 1, 2, 2, 3, 4, 5]
+    assert least[0] >= 0.5 > least[-1] >= 0.1
     assert workflow._followed(planned).mean.shape == (2, 5, 1)
 
 

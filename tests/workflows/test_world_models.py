@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -12,12 +14,12 @@ import torch
 from dream_door import assert_a_door
 
 import gymlab
-from gymlab.components.mdn_rnn import Hidden
+from gymlab.components.mdn_rnn import MDNRNN, Hidden
 from gymlab.engine.agent import load
 from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import PhaseView, Recording, WorldModel
 from gymlab.errors import ConfigError
-from gymlab.workflows.world_models import CODE
+from gymlab.workflows.world_models import CODE, WorldModels
 
 TINY = {
     "hidden": 8,
@@ -33,6 +35,9 @@ TINY = {
     "n_steps": 16,
     "quiet": True,
     "video": False,
+    "elite_rollouts": 16,
+    "predict_reward": True,
+    "predict_end": True,
     "eval_episodes": 2,
     "eval_max_episode_steps": 20,
     "torch_threads": 1,
@@ -98,7 +103,26 @@ class Picture(gym.Env):
         return picture
 
 
-for name, kind in (("Remember-v0", Remember), ("Lane-v0", Lane), ("Picture-v0", Picture)):
+class Named(gym.Env):
+    """Every observation tells which episode it belongs to and which step of it it is; episodes last 3 to 11 steps."""
+
+    observation_space = gym.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.name, self.last, self.steps = float(self.np_random.random()), int(self.np_random.integers(3, 12)), 0
+        return self._look(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._look(), 1.0, self.steps == self.last, False, {}
+
+    def _look(self):
+        return np.array([self.name, self.steps / 16], np.float32)
+
+
+for name, kind in (("Remember-v0", Remember), ("Lane-v0", Lane), ("Picture-v0", Picture), ("Named-v0", Named)):
     gym.register(name, kind)
 
 
@@ -266,15 +290,22 @@ def test_first_observations_are_where_dreams_begin() -> None:
 
 def test_pictures_are_learned_encoded_and_expected() -> None:
     made = session("Picture-v0", n_envs=2, vae_batch=4, latent_size=4, vae_lr=1e-3)
-    workflow, replay = made.workflow, filled(made, 128)
+    filled(made, 128)
+    workflow, sequences = made.workflow, made.buffers["sequences"]
     before = workflow.vision.net.mean.weight.clone()
-    result = workflow.update_vision(replay.sample(), RANDOM)
+    pictures = made.buffers["pictures"].sample()
+    assert pictures.values["observation/image"].shape == (4, 1, 3, 64, 64)
+    result = workflow.update_vision(pictures, RANDOM)
     assert {"loss/reconstruction", "loss/kl", "world_model/vision_kl"} <= result.metrics.keys()
     assert not torch.equal(before, workflow.vision.net.mean.weight)
-    assert not replay.sample().values[CODE].any()
+    assert not sequences.sample().values[CODE].any()
     workflow.collect_codes(RANDOM)
-    batch = replay.sample()
-    frames = torch.from_numpy(batch.values["observation/image"][0])
+    batch = sequences.sample()
+    # The codes are new: sequences begin anew, and M is given no picture that it does not look at.
+    assert batch.values["is_first"][:, 0].all()
+    assert "observation/image" not in batch.values
+    seen = made.buffers["replay"].gather(batch.ids, ("observation/image",))["observation/image"]
+    frames = torch.from_numpy(seen[0])
     with torch.no_grad():
         expected = workflow.vision(frames).numpy()
     np.testing.assert_allclose(batch.values[CODE][0], expected, atol=1e-5)
@@ -371,6 +402,43 @@ def test_a_dream_of_pictures_is_entered_step_by_step() -> None:
     assert_a_door(workflow, recording, 1, 3)
 
 
+def test_a_dream_is_told_of_a_start_only_where_its_recording_has_one() -> None:
+    workflow = session(sees_start=True).workflow
+    generator = np.random.default_rng(0)
+    rows = (generator.normal(size=(5, 4)).astype(np.float32), generator.integers(2, size=5))
+    later, begun = (Recording(*rows, np.arange(5) == first) for first in (-1, 0))
+    assert workflow.dream_start(Recording(*(part[:1] for part in (*rows, begun.is_first)))).begins.item()
+    assert not workflow.dream_start(Recording(*(part[:1] for part in (*rows, later.is_first)))).begins.item()
+    hidden = [workflow.dream_start(recording).hidden.h for recording in (begun, later)]
+    assert not torch.equal(*hidden)
+    dreams = [workflow.imagine(recording, 0, 3).dream for recording in (begun, later)]
+    assert not np.array_equal(*dreams)
+
+
+def test_defaults_are_the_authors_for_carracing() -> None:
+    config = gymlab.resolve("Picture-v0", algo="world_models", max_env_steps=1000).config
+    published = {
+        "latent_size": 32, "vae_lr": 1e-4, "vae_batch": 100, "hidden": 256, "mixtures": 5, "mixture": "per_dimension", "predict_reward": False,
+        "predict_end": False, "sees_start": False, "model_lr": 1e-3, "clip_value": 1.0, "model_updates": 4000, "batch_size": 100, "batch_length": 999,
+        "controller_sees": "z_h", "controller_bias": True, "evolve_in": "environment", "population": 64, "rollouts": 16, "sigma": 0.1,
+        "weight_decay": 0.01, "elite_every": 25, "elite_rollouts": 1024,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in published} == published
+
+
+def test_phases_that_draw_from_the_replay_are_told_what_to_draw_from() -> None:
+    """As an experiment wrote them before V and M had buffers of their own."""
+    collect = {"name": "collect", "type": "online", "hooks": ["collect"], "buffer": "replay", "duration_steps": 256}
+    model = {"name": "model", "type": "offline", "hooks": ["update_world_model"], "buffer": "replay"}
+    model["duration_updates"] = 4
+    with pytest.raises(ConfigError, match=r"'update_world_model' .* draws from the buffer 'replay'.*: sequences"):
+        session(training={"phases": [collect, model]})
+    with pytest.raises(ConfigError, match=r"_target_: record_replay.*not a SequenceReplay \(missing a required arg"):
+        session(buffers={"replay": {"_target_": "sequence_replay", "_partial_": True, "capacity": 640}})
+    named = session(buffers={"replay": {"_target_": "record_replay", "_partial_": True, "capacity": 640}})
+    assert named.workflow.replay.capacity_per_env == 160
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match="as they are"):
         gymlab.resolve("CartPole-v1", algo="world_models", normalize_obs="rolling")
@@ -389,6 +457,49 @@ def test_what_cannot_be_is_refused() -> None:
         gymlab.resolve("CartPole-v1", algo="world_models", elite_rollouts=4)
     with pytest.raises(ConfigError, match="first observation"):
         session().workflow.dream_returns(np.zeros((1, 26)), 1)
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """Every sequence that M reads while it learns at a rate of 0: its untouched weights, inputs and what came out."""
+    taken, forward = [], MDNRNN.forward
+
+    def watched(self, z, action, is_first, state):
+        h, last = forward(self, z, action, is_first, state)
+        if torch.is_grad_enabled():
+            taken.append((z.clone(), action.clone(), is_first.clone(), h.detach().clone()))
+        return h, last
+
+    fields = {**TINY, "model_lr": 0.0, "model_updates": 60, "batch_length": 4, "sees_start": True, "generations": 1}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MDNRNN, "forward", watched)
+        directory = tmp_path_factory.mktemp("read")
+        gymlab.train("Named-v0", algo="world_models", runs_dir=directory, run_id="one", **fields, max_env_steps=1000)
+    return load("one/@last", runs_dir=directory).workflow.model, taken
+
+
+def test_m_is_told_of_a_start_only_where_an_episode_begins(read) -> None:
+    _, taken = read
+    told = torch.cat([is_first.flatten() for _, _, is_first, _ in taken])
+    real = torch.cat([(z[..., 1] == 0).flatten() for z, _, _, _ in taken])
+    assert len(taken) == 60
+    assert real.any()
+    assert torch.equal(told, real)
+
+
+def test_m_remembers_an_episode_from_its_start_in_windows_that_are_shorter(read) -> None:
+    model, taken = read
+    steps = {}
+    for z, action, _, h in taken:
+        for place, moved, after in zip(z.flatten(0, 1), action.flatten(0, 1), h.flatten(0, 1), strict=True):
+            steps.setdefault(place[0].item(), {})[round(16 * place[1].item())] = (place, moved, after)
+    assert max(len(episode) for episode in steps.values()) > 8
+    for episode in steps.values():
+        whole = [episode[step] for step in range(len(episode))]
+        z, action = (torch.stack([row[k] for row in whole]).unsqueeze(1) for k in (0, 1))
+        with torch.no_grad():
+            h, _ = model(z, action, z[..., 1] == 0, model.initial(1))
+        torch.testing.assert_close(h[:, 0], torch.stack([row[2] for row in whole]))
 
 
 RESUMED = {
@@ -415,6 +526,28 @@ def test_resumed_equals_uninterrupted_wherever_it_was_cut(tmp_path, kind: str) -
         assert rows == expected, epoch
         again = resumed.checkpoints.find().read_model()
         assert all(torch.equal(tensor, again[name]) for name, tensor in model.items())
+
+
+def test_resume_in_the_middle_of_ms_learning_goes_on_with_the_carried_state(tmp_path, monkeypatch) -> None:
+    fields = {**TINY, "model_updates": 12, "batch_length": 3, "generations": 1, "max_env_steps": 1000, "seed": 2}
+    whole = gymlab.train("Named-v0", algo="world_models", runs_dir=tmp_path, run_id="whole", **fields)
+    calls, update = [], WorldModels.update_world_model
+
+    def cut(self, *arguments):
+        calls.append(0)
+        if len(calls) == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WorldModels, "update_world_model", cut)
+        stopped = gymlab.train("Named-v0", algo="world_models", runs_dir=tmp_path, run_id="cut", **fields)
+    assert (stopped.status, len(calls)) == ("stopped", 5)
+    carried = stopped.checkpoints.find().read_part("workflow")["carried"]["h"]
+    assert torch.as_tensor(carried).any()
+    resumed = gymlab.resume("cut", runs_dir=tmp_path)
+    first, second = (run.checkpoints.find().read_model() for run in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_an_agent_comes_back_from_its_run(tmp_path) -> None:

@@ -26,7 +26,8 @@ def fields(setting: Setting, seed: int, env_steps: int | None, options: dict[str
         "policy_lr": f"lin_{setting.learning_rate}" if setting.linear else setting.learning_rate,
         "clip_range": f"lin_{setting.clip_range}" if setting.linear else setting.clip_range,
         "ent_coef": 0.0,
-        "vf_coef": 0.5,
+        # The peers' 0.5: their squared error is not halved.
+        "vf_coef": 1.0,
         "max_grad_norm": 0.5,
         "normalize_advantages": "batch",
         "optimizer": "adam",

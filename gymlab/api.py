@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from gymlab.config.load import split_override
 from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
-from gymlab.engine.run import Run, find_run, runs_directory
+from gymlab.engine.origin import EnvKwargs, as_texts, dotted_name, named_again, refuse_dataset
+from gymlab.engine.run import Run, find_run, is_run_file, runs_directory
 from gymlab.engine.train import resume as resume_run
-from gymlab.engine.train import run_config
+from gymlab.engine.train import stored_config
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.errors import ConfigError
@@ -47,23 +49,32 @@ def resolve(
     algo: str | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | None = None,
-    env_kwargs: Sequence[str] = (),
+    env_kwargs: EnvKwargs = (),
     plugins: Sequence[str] = (),
     **fields: Any,
 ) -> Loaded:
-    """The frozen config of an experiment, with notices about what was translated; fields and overrides lie on top of its YAML."""
+    """The frozen config of an experiment, with notices about what was translated; fields and overrides lie on top of its YAML.
+
+    A run's config.json is taken for somebody else's: files that it names are refused unless they are named here again.
+    """
     load_plugins(plugins)
-    given = [f"{name}={json.dumps(value)}" for name, value in fields.items()]
-    return load_config(
+    given = [*overrides, *(f"{name}={json.dumps(value)}" for name, value in fields.items())]
+    of_run = experiment is not None and is_run_file(Path(experiment))
+    loaded = load_config(
         experiment,
-        [*overrides, *given],
+        given,
         schema_of=lambda name: find_workflow(name).Config,
         algorithms=workflow_names(),
         algo=algo,
         config_dir=Path(config_dir) if config_dir else None,
-        env_kwargs=env_kwargs,
+        env_kwargs=[] if of_run else as_texts(env_kwargs),
         debugger=_debugger_attached(),
     )
+    if not of_run:
+        return loaded
+    named = [dotted_name(override) for override in given]
+    refuse_dataset(loaded.config, named, str(experiment))
+    return replace(loaded, config=named_again(loaded.config, env_kwargs, named=named, place=str(experiment)))
 
 
 def train(
@@ -74,7 +85,7 @@ def train(
     run_id: str | None = None,
     overrides: Sequence[str] = (),
     config_dir: str | Path | None = None,
-    env_kwargs: Sequence[str] = (),
+    env_kwargs: EnvKwargs = (),
     plugins: Sequence[str] = (),
     command: str | None = None,
     **fields: Any,
@@ -100,18 +111,25 @@ def resume(
     epoch: str | int | None = None,
     runs_dir: str | Path | None = None,
     overrides: Sequence[str] = (),
+    env_kwargs: EnvKwargs = (),
     plugins: Sequence[str] = (),
     **fields: Any,
 ) -> Run:
     """Go on with a run, bit for bit from its last checkpoint (or `epoch`): `resume("@last", max_env_steps=200_000)`.
 
-    A hyperparameter that is given changes at the start of the first epoch.
+    A hyperparameter that is given changes at the start of the first epoch. `env_kwargs` name the files again that the run's config names.
     """
     load_plugins(plugins)
     run, which = find_run(reference, runs_directory(runs_dir))
-    loaded = resolve(str(run.config_path), overrides=overrides, **fields)
+    unwritten = type(stored_config(run)).unwritten(run.config_data)
+    settings = [f"{name}={json.dumps(value)}" for name, value in unwritten.items()]
+    loaded = resolve(str(run.config_path), overrides=[*settings, *overrides], env_kwargs=env_kwargs, **fields)
+    notices = [
+        *loaded.notices,
+        *(f"{name} is {value}, as in the release that the run was begun with." for name, value in unwritten.items()),
+    ]
     chosen = which if epoch is None else str(epoch)
-    return resume_run(run, chosen, loaded.config, tuned=_fields_named(overrides, fields), notices=loaded.notices)
+    return resume_run(run, chosen, loaded.config, tuned=_fields_named(overrides, fields), notices=notices)
 
 
 def set_hyperparameters(
@@ -130,7 +148,7 @@ def set_hyperparameters(
     load_plugins(plugins)
     run, _ = find_run(reference, runs_directory(runs_dir))
     given = [(key, parse_value(text)) for key, text in map(split_override, overrides)]
-    return ask(run.dir, run_config(run), [*given, *values.items()], BY_COMMAND)
+    return ask(run.dir, stored_config(run), [*given, *values.items()], BY_COMMAND)
 
 
 def get_hyperparameters(
@@ -139,7 +157,7 @@ def get_hyperparameters(
     """What `set_hyperparameters` can change, with the values of now and those that a run has been asked for."""
     load_plugins(plugins)
     run, _ = find_run(reference, runs_directory(runs_dir))
-    return tunables(run.dir, run_config(run))
+    return tunables(run.dir, stored_config(run))
 
 
 def _fields_named(overrides: Sequence[str], fields: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 
@@ -23,6 +24,16 @@ class NotInstalled(EnvironmentFailure):
 
 class CheckpointError(GymlabError):
     """A run or checkpoint that is missing, damaged or does not fit."""
+
+
+class RunGone(GymlabError):
+    """The directory of a run went away while it trained."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"Run {directory.name} stopped: its directory {directory} is gone, deleted or moved away while it trained. "
+            "Nothing more of it can be saved. If it was moved, go on with it there: gymlab train --resume PATH; else train again."
+        )
 
 
 class NonFiniteError(GymlabError):

@@ -69,6 +69,15 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plugin", action="append", default=[], metavar="MODULE", help=text)
 
 
+def add_env_kwargs(parser: argparse.ArgumentParser, whose: str = "the run's") -> None:
+    """`--env-kwargs`."""
+    text = (
+        f"argument of the environment, on top of {whose}; a file that a run names counts only if you name it: "
+        "config_path=my_maze.cfg. Wrapper.argument=value is for a wrapper; repeatable"
+    )
+    parser.add_argument("--env-kwargs", action="append", default=[], metavar="key=value", help=text)
+
+
 def add_best_reference(parser: argparse.ArgumentParser, more: str = "") -> None:
     """The run or checkpoint whose agent plays."""
     text = "run or checkpoint: @last (default), ID, ID/@best, ID/epoch=13 or a run's directory; its best checkpoint unless one is named, else the last"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_plugins, add_runs_directory
+from gymlab.cli.arguments import add_env_kwargs, add_json, add_plugins, add_runs_directory
 from gymlab.errors import GymlabError, did_you_mean
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where picture and CSV go (default: comparison)",
     )
+    add_env_kwargs(parser, whose="those of runs that have it, for --normalise")
     add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)
@@ -79,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         metric, from_result, more = choose_metric(entries, arguments.metric)
         runs, dropped = compared_runs(entries, arguments.group, metric, from_result, arguments.x)
         notices += [*more, *dropped]
-        scales = scales_of(entries, runs) if arguments.normalise else None
+        scales = scales_of(entries, runs, arguments.env_kwargs) if arguments.normalise else None
         comparison = compare(runs, scales)
         try:
             arguments.out.mkdir(parents=True, exist_ok=True)
@@ -200,7 +202,9 @@ def threshold_of(entry: RunEntry) -> float | None:
     return None if declared is None else float(declared)
 
 
-def scales_of(entries: Sequence[RunEntry], runs: Sequence[ComparedRun]) -> dict[str, tuple[float, float]]:
+def scales_of(
+    entries: Sequence[RunEntry], runs: Sequence[ComparedRun], env_kwargs: Sequence[str] = ()
+) -> dict[str, tuple[float, float]]:
     """What chance scores and what counts as solved, by environment."""
     used = {run.id for run in runs}
     scales: dict[str, tuple[float, float]] = {}
@@ -214,7 +218,7 @@ def scales_of(entries: Sequence[RunEntry], runs: Sequence[ComparedRun]) -> dict[
                 f"--normalise: no return counts as solved in {environment}. Set reward_threshold or "
                 "spec.returns.threshold_solved in its experiment, or compare its runs alone."
             )
-        chance = random_return(entry)
+        chance = random_return(entry, env_kwargs)
         if not chance < threshold:
             raise GymlabError(
                 f"--normalise: in {environment} chance scores {chance:g}, no less than {threshold:g}, which is solved."
@@ -223,18 +227,21 @@ def scales_of(entries: Sequence[RunEntry], runs: Sequence[ComparedRun]) -> dict[
     return scales
 
 
-def random_return(entry: RunEntry) -> float:
+def random_return(entry: RunEntry, env_kwargs: Sequence[str] = ()) -> float:
     """What chance scores: as the spec says (`returns.random`), else measured over a few episodes."""
     import numpy as np
 
     from gymlab.engine.playing import Game, RandomPolicy
-    from gymlab.engine.train import run_config
+    from gymlab.engine.train import run_config, stored_config
+    from gymlab.envs.wrappers.registry import parse_wrapper
 
-    config = run_config(entry.run)
-    told = config.spec.returns.get("random")
+    stored = stored_config(entry.run)
+    told = stored.spec.returns.get("random")
     if isinstance(told, int | float):
         return float(told)
-    with Game(config, seed=0, render=False) as game:
+    owners = {*stored.env_kwargs, *(parse_wrapper(entry)[0] for entry in stored.env_wrappers)}
+    fitting = [text for text in env_kwargs if re.split(r"[.=]", text)[0] in owners]
+    with Game(run_config(entry.run, fitting), seed=0, render=False) as game:
         game.policy = RandomPolicy(game.env.action_space, seed=0)
         for _ in game.play(RANDOM_EPISODES):
             pass
@@ -259,9 +266,9 @@ def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -
     for improvement in comparison.improvements:
         where = f" ({improvement.environment})" if len(comparison.improvements) > 1 else ""
         told = f"P({improvement.first} > {improvement.second}) = {improvement.probability}{where}"
-        console.print(told, markup=False, soft_wrap=True)
+        console.print(told, soft_wrap=True)
     console.print(f"score: {score}; 95% stratified bootstrap intervals over runs", style="dim", soft_wrap=True)
-    console.print(f"picture {picture}\ntable   {table_file}", markup=False, soft_wrap=True)
+    console.print(f"picture {picture}\ntable   {table_file}", soft_wrap=True)
 
 
 def _table(title: str, results: Sequence[GroupResult], width: int) -> Any:

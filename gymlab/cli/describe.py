@@ -49,7 +49,7 @@ def _describe_fields(algorithm: str, plugins: list[str], *, as_json: bool) -> in
     from dataclasses import asdict
 
     from gymlab.api import load_plugins
-    from gymlab.cli.output import screen, show_json, table
+    from gymlab.cli.output import bold, screen, show_json, table
     from gymlab.config import describe_fields
     from gymlab.engine.workflow import find_workflow
 
@@ -61,10 +61,10 @@ def _describe_fields(algorithm: str, plugins: list[str], *, as_json: bool) -> in
     made = table(f"settings of {algorithm}", "setting", "type", "default", "meaning")
     for field in fields:
         made.add_row(
-            f"[bold]{field.name}[/]",
+            bold(field.name),
             field.type,
             "" if field.required else _text(field.default),
-            _escaped(field.description),
+            field.description,
         )
     screen().print(made)
     return 0
@@ -110,13 +110,13 @@ def _show_settings(console: Any, settings: dict[str, dict[str, Any]]) -> None:
     """Settings that differ from the defaults, one a line; the others in one dim paragraph."""
     from rich.text import Text
 
-    from gymlab.cli.output import table
+    from gymlab.cli.output import bold, table
 
     made = table("settings that differ from the defaults", "setting", "value", "default")
     for name, setting in settings.items():
         if setting["changed"] and name not in IDENTITY:
             made.add_row(
-                f"[bold]{name}[/]",
+                bold(name),
                 Text(_text(setting["value"]), style="cyan"),
                 Text(_text(setting["default"]), style="dim"),
             )
@@ -160,9 +160,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_text(item) for item in value) + "]"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

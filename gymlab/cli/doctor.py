@@ -226,7 +226,7 @@ def _show(findings: list[Finding], works: bool) -> None:
         )
     console = screen()
     console.print(made)
-    verdict = (
-        "[green]gymlab works here.[/]" if works else "[red]gymlab does not work here: put right what is marked ✗.[/]"
-    )
-    console.print(verdict)
+    if works:
+        console.print("gymlab works here.", style="green")
+    else:
+        console.print("gymlab does not work here: put right what is marked ✗.", style="red")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_playing, add_plugins, add_runs_directory
+from gymlab.cli.arguments import add_env_kwargs, add_json, add_playing, add_plugins, add_runs_directory
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ EXAMPLES = """  gymlab eval                                  the newest run, 100
   gymlab eval @last/@best --episodes 1000      its best checkpoint
   gymlab eval my-run/epoch=13 --seed 7 --stochastic
   gymlab eval my-run --plugin my_environments
+  gymlab eval my-run --env-kwargs config_path=my_maze.cfg
   gymlab eval my-run --json | jq .mean"""
 
 
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes to play (default: 100)")
     add_playing(parser)
+    add_env_kwargs(parser)
     add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with output_kept_clean(arguments.json):
         load_plugins(arguments.plugin)
-        agent = load(arguments.reference, runs_dir=arguments.runs_dir)
+        agent = load(arguments.reference, runs_dir=arguments.runs_dir, env_kwargs=arguments.env_kwargs)
         result = evaluate(agent, arguments.episodes, arguments.seed, arguments.deterministic)
     if arguments.json:
         show_json(result)
@@ -83,12 +85,14 @@ def solved_threshold(agent: Agent) -> float | None:
 
 
 def _show(result: dict[str, Any]) -> None:
+    from rich.text import Text
+
     from gymlab.cli.output import interval, screen, table
     from gymlab.metrics.statistics import format_number
 
     made = table(result["env_id"], "", "")
     made.show_header = False
-    made.add_row("return", f"[bold]{interval(result)}[/]  95% interval, n={result['n']}")
+    made.add_row("return", Text.assemble((interval(result), "bold"), f"  95% interval, n={result['n']}"))
     made.add_row("range", f"{format_number(result['min'])} to {format_number(result['max'])}")
     made.add_row("episode length", format_number(result["ep_len"]))
     for name, value in result["told"].items():
@@ -97,6 +101,6 @@ def _show(result: dict[str, Any]) -> None:
     made.add_row("seed", str(result["seed"]))
     made.add_row("checkpoint", result["checkpoint"])
     if result["threshold"] is not None:
-        verdict = "[green]solved[/]" if result["solved"] else "[yellow]not solved[/]"
-        made.add_row("threshold", f"{format_number(result['threshold'])}: {verdict}")
+        verdict = ("solved", "green") if result["solved"] else ("not solved", "yellow")
+        made.add_row("threshold", Text.assemble(f"{format_number(result['threshold'])}: ", verdict))
     screen().print(made)

@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from gymlab.cli.arguments import add_plugins, add_runs_directory
+from gymlab.cli.arguments import add_env_kwargs, add_plugins, add_runs_directory
 from gymlab.errors import GymlabError
 
 USAGE = "gymlab inspect [REF] [options]"
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
+    add_env_kwargs(parser, whose="those of REF")
     add_plugins(parser)
     add_runs_directory(parser)
 
@@ -42,8 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not 0 <= arguments.port <= 65535:
         raise GymlabError(f"--port {arguments.port}: a port is a number from 0 (any free one) to 65535.")
-    from gymlab.cli.output import show_notices
+    from gymlab.cli.output import show_notices, show_text
     from gymlab.inspector.server import serve
+    from gymlab.metrics.terminal import CleanFormatter
 
     runs_dir, chosen = _place(arguments.reference or arguments.run_id, arguments.runs_dir)
     if arguments.plugin:
@@ -51,8 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         load_plugins(arguments.plugin)
     server = serve(runs_dir, arguments.host, arguments.port, arguments.plugin)
-    server.inspector.initial = chosen
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    server.inspector.initial, server.inspector.env_kwargs = chosen, arguments.env_kwargs
+    handler = logging.StreamHandler()
+    handler.setFormatter(CleanFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if arguments.port not in (0, server.port):
         show_notices([f"port {arguments.port} is taken; {server.port} is used"])
     if not server.is_private:
@@ -62,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "there is no password. A tunnel is safer: ssh -L 7860:localhost:7860 THIS-MACHINE"
             ]
         )
-    print(f"gymlab inspector: {server.url}  ({runs_dir}; Ctrl-C ends it)", flush=True)
+    show_text(f"gymlab inspector: {server.url}  ({runs_dir}; Ctrl-C ends it)")
+    sys.stdout.flush()
     if not arguments.no_browser:
         _open(server.url)
     try:

@@ -185,7 +185,7 @@ def _environment_table(entries: list[dict[str, Any]], *, about: bool) -> Any:
     """`about` adds what the task is, which needs a wide screen."""
     from rich.text import Text
 
-    from gymlab.cli.output import one_line, table
+    from gymlab.cli.output import bold, one_line, table
 
     columns = ("family", "environment", "variants", "needs", "goal", *(["about"] if about else []))
     made = table("environments", *columns, right=("goal",), whole=("family", "environment", "needs", "goal"))
@@ -197,7 +197,7 @@ def _environment_table(entries: list[dict[str, Any]], *, about: bool) -> Any:
         needs = "" if entry["needs"] is None else Text.assemble(entry["needs"], *_mark(entry["installed"]))
         variants = Text(", ").join(_variant(name, entry["variants_need"].get(name)) for name in entry["variants"])
         described = [one_line(entry["description"])] if about else []
-        made.add_row(shown, f"[bold]{entry['name']}[/]", variants, needs, threshold, *described)
+        made.add_row(shown, bold(entry["name"]), variants, needs, threshold, *described)
         family = entry["family"]
     return made
 
@@ -220,18 +220,20 @@ def _missing(entries: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _composed_table(entries: list[dict[str, Any]]) -> Any:
+    from rich.text import Text
+
     from gymlab.cli.output import table
 
     made = table("composed experiments", "to train one")
     for entry in entries:
-        made.add_row(f"gymlab train [bold]{entry['experiment']}[/]")
+        made.add_row(Text.assemble("gymlab train ", (entry["experiment"], "bold")))
     return made
 
 
 def _algorithm_table(entries: list[dict[str, Any]]) -> Any:
-    from gymlab.cli.output import one_line, table
+    from gymlab.cli.output import bold, one_line, table
 
     made = table("algorithms", "name", "about", whole=("name",))
     for entry in entries:
-        made.add_row(f"[bold]{entry['name']}[/]", one_line(entry["description"]))
+        made.add_row(bold(entry["name"]), one_line(entry["description"]))
     return made

@@ -43,6 +43,8 @@ EXIT_CODES = """exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors that are not the user's propagate."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        _guard_terminal()
     try:
         code = dispatch(arguments)
         sys.stdout.flush()
@@ -59,6 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The interpreter flushes stdout once more at exit and would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+
+
+def _guard_terminal() -> None:
+    """Warnings and tracebacks may hold text of a run or of an environment: none of it reaches the terminal as it is."""
+    import logging
+
+    from gymlab.metrics.terminal import CleanFormatter, print_traceback
+
+    sys.excepthook = print_traceback
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(CleanFormatter())
 
 
 def dispatch(arguments: list[str]) -> int:

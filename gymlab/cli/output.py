@@ -11,13 +11,15 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from gymlab.metrics.redact import redact_text
+from gymlab.metrics.terminal import CleanConsole, clean, escape_json
 
-class Screen(Console):
+
+class Screen(CleanConsole):
     """A console that leaves a broken pipe to `main`, which knows the exit code for it."""
 
     def on_broken_pipe(self) -> None:
@@ -27,17 +29,17 @@ class Screen(Console):
 
 def screen() -> Screen:
     """The console on the output stream."""
-    return Screen(highlight=False)
+    return Screen()
 
 
 def error_screen() -> Screen:
     """The console on the error stream: errors, notices, progress."""
-    return Screen(stderr=True, highlight=False)
+    return Screen(stderr=True)
 
 
 def show_error(message: str) -> None:
     """A red panel in a terminal, plain lines in a log."""
-    console = error_screen()
+    console, message = error_screen(), redact_text(message)
     if console.is_terminal:
         console.print(Panel(Text(message), title="error", title_align="left", border_style="red"))
     else:
@@ -51,13 +53,13 @@ def show_notices(notices: Sequence[str]) -> None:
 
 
 def show_text(text: str) -> None:
-    """Text as it is, whatever brackets and width it has."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Text letter by letter, whatever brackets and width it has."""
+    sys.stdout.write(clean(text if text.endswith("\n") else text + "\n"))
 
 
 def show_json(value: Any) -> None:
     """One JSON document on the output."""
-    sys.stdout.write(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(escape_json(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False)) + "\n")
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def progress(text: str, total: int, *, shown: bool = True) -> Iterator[Callable[
     """A bar on the error stream that goes away when all is done; what it gives is called after each of `total` parts."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = error_screen()
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
         task = bar.add_task(text, total=total)
@@ -108,7 +110,12 @@ def progress(text: str, total: int, *, shown: bool = True) -> Iterator[Callable[
 
 def one_line(text: str) -> Text:
     """A text that is cut where its column ends instead of going on in the next line."""
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(" ".join(text.splitlines()), no_wrap=True, overflow="ellipsis")
+
+
+def bold(text: str) -> Text:
+    """A text that stands out."""
+    return Text(text, style="bold")
 
 
 def interval(result: Mapping[str, Any]) -> str:

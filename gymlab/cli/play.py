@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.cli.arguments import (
     add_best_reference,
+    add_env_kwargs,
     add_json,
     add_playing,
     add_plugins,
@@ -89,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"episodes to play (default: until you quit; {HEADLESS_EPISODES} headless, 1 for a video)",
     )
     add_playing(parser)
+    add_env_kwargs(parser)
     add_plugins(parser)
     add_runs_directory(parser)
     add_json(parser)
@@ -149,7 +151,9 @@ def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
     from gymlab.engine.recorded_game import RecordedGame
     from gymlab.metrics.video import VideoWriter
 
-    target = find_target(arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin)
+    target = find_target(
+        arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin, arguments.env_kwargs
+    )
     deterministic = target.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
     video = None if arguments.save is None else video_path(arguments.save, target, arguments.mode, arguments.seed)
     with ExitStack() as stack:
@@ -223,7 +227,9 @@ def _play_headless(game: Playing, arguments: argparse.Namespace, film: Any) -> N
 
 def _show_step(game: Playing) -> None:
     """What came of the last step and what is next; in a terminal Enter goes on."""
+    from gymlab.cli.output import show_text
     from gymlab.metrics.statistics import reward_text
+    from gymlab.metrics.terminal import clean
 
     past = (
         "begins" if game.reward is None else f"reward {reward_text(game.reward)}, return {reward_text(game.env_return)}"
@@ -233,12 +239,14 @@ def _show_step(game: Playing) -> None:
     value = "" if decision is None or decision.value is None else f", value {decision.value:.3f}"
     line = f"episode {game.episode}, step {game.steps}: {past}; then {coming}{value}"
     if sys.stdin.isatty():
-        input(line + "  [Enter] ")
+        input(clean(line) + "  [Enter] ")
     else:
-        print(line)
+        show_text(line)
 
 
-def find_target(reference: str, mode: str, runs_dir: str | None, plugins: Sequence[str]) -> Target:
+def find_target(
+    reference: str, mode: str, runs_dir: str | None, plugins: Sequence[str], env_kwargs: Sequence[str] = ()
+) -> Target:
     """The run and its agent; to play at random or by hand, also the environment of a run, or any other."""
     from gymlab.api import load_plugins
     from gymlab.engine.agent import load_best
@@ -248,20 +256,20 @@ def find_target(reference: str, mode: str, runs_dir: str | None, plugins: Sequen
     load_plugins(plugins)
     try:
         if mode not in WITHOUT_AGENT:
-            run, agent = load_best(reference, runs_dir=runs_dir)
+            run, agent = load_best(reference, runs_dir=runs_dir, env_kwargs=env_kwargs)
             return Target(agent.config, run, agent)
         run, _ = find_run(reference, runs_directory(runs_dir))
-        return Target(run_config(run), run)
+        return Target(run_config(run, env_kwargs), run)
     except CheckpointError as error:
         if mode not in WITHOUT_AGENT:
             hint = "An environment without a run is played with --mode user or --mode random."
             raise CheckpointError(f"{error}\n{hint}") from error
         if reference.startswith("@") or Path(reference).exists():
             raise CheckpointError(f"{error}\nOr name an environment: gymlab play CartPole-v1 --mode {mode}") from error
-    return Target(_environment(reference, plugins))
+    return Target(_environment(reference, plugins, env_kwargs))
 
 
-def _environment(name: str, plugins: Sequence[str]) -> Config:
+def _environment(name: str, plugins: Sequence[str], env_kwargs: Sequence[str]) -> Config:
     """The config of `CartPole-v1`, `CartPole-v1:ppo`, `my_module:Maze-v0` or `my_module:Maze-v0:ppo`."""
     from gymlab.api import resolve
     from gymlab.cli.output import show_notices
@@ -271,20 +279,26 @@ def _environment(name: str, plugins: Sequence[str]) -> Config:
     has_variant = ":" in name and not re.search(r":[^:]+-v\d+$", name)
     # An environment has to be trained by something to have a config; which algorithm makes no difference to it.
     algorithm = None if has_variant else workflow_names()[0]
-    loaded = resolve(name, algo=algorithm, plugins=[*plugins, *named_modules(name, [], algorithm)])
+    modules = named_modules(name, [], algorithm)
+    loaded = resolve(name, algo=algorithm, env_kwargs=env_kwargs, plugins=[*plugins, *modules])
     show_notices(loaded.notices)
     return loaded.config
 
 
 def video_path(given: str, target: Target, mode: str, seed: int) -> Path:
     """Where the video goes: as given, or a name of its own in the directory given, the run's videos/ or this directory."""
-    stem = target.checkpoint.stem if target.checkpoint is not None else mode
+    from gymlab.engine.links import refuse_links_out
+
+    saved = None if target.agent is None else target.agent.checkpoint
+    stem = saved.name.removesuffix(".ckpt") if saved is not None else mode
     if mode in (AGENT_DREAMS, USER_DREAMS, RECORDED):
         stem = f"{mode}-{stem}"
     if target.run is None:
         stem = f"{target.config.env_id.replace('/', '-').replace(':', '-')}-{stem}"
     name = f"play-{stem}-s{seed}.mp4"
     if not given:
+        if target.run is not None:
+            refuse_links_out(target.run.dir)
         return (Path() if target.run is None else target.run.dir / "videos") / name
     path = Path(given)
     if path.is_dir():
@@ -328,7 +342,7 @@ def saved(entries: Sequence[EpisodeEntry]) -> dict[str, Any]:
 
 def _show_keys(game: Playing) -> None:
     """The keys, before the window takes the screen."""
-    from gymlab.cli.output import screen, table
+    from gymlab.cli.output import bold, screen, table
     from gymlab.cli.play_window import command_rows
     from gymlab.envs.keys import controls_of
 
@@ -337,7 +351,7 @@ def _show_keys(game: Playing) -> None:
     if game.by_hand:
         controls = controls_of(game.env.action_space, game.labels, game.config.env_id)
         for key, text in controls.table:
-            made.add_row(f"[bold]{key}[/]", text)
+            made.add_row(bold(key), text)
     for key, text in command_rows(controls, browses=game.browses):
         made.add_row(key, text, style="dim")
     screen().print(made)
@@ -360,10 +374,12 @@ def _show_saved(result: dict[str, Any]) -> None:
     console.print(made)
     console.print(f"{result['test']:,} test and {result['train']:,} train episodes are saved", style="dim")
     if result["video"] is not None:
-        console.print(f"video {result['video']}", markup=False, soft_wrap=True)
+        console.print(f"video {result['video']}", soft_wrap=True)
 
 
 def _show(result: dict[str, Any]) -> None:
+    from rich.text import Text
+
     from gymlab.cli.output import interval, screen, table
     from gymlab.metrics.statistics import format_number, reward_text
 
@@ -381,15 +397,15 @@ def _show(result: dict[str, Any]) -> None:
         console.print("No episode was played.")
     if result["n"] > 1:
         lengths = f"mean length {format_number(result['ep_len'])}"
-        text = f"return [bold]{interval(result)}[/]  95% interval, n={result['n']}; {lengths}"
-        console.print(f"\n{text}", soft_wrap=True)
+        rest = f"  95% interval, n={result['n']}; {lengths}"
+        console.print(Text.assemble("\nreturn ", (interval(result), "bold"), rest), soft_wrap=True)
     how = {True: "deterministic actions", False: "sampled actions", None: f"mode {result['mode']}"}
     console.print(f"{how[result['deterministic']]}, seed {result['seed']}", style="dim")
     if result["checkpoint"] is not None:
-        console.print(f"checkpoint {result['checkpoint']}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"checkpoint {result['checkpoint']}", style="dim", soft_wrap=True)
     if result["video"] is not None:
         cut = f" (cut at {MOST_FRAMES:,} frames)" if result["video_cut"] else ""
-        console.print(f"video {result['video']}{cut}", markup=False, soft_wrap=True)
+        console.print(f"video {result['video']}{cut}", soft_wrap=True)
 
 
 def _rate(text: str) -> float:

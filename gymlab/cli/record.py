@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gymlab.cli.arguments import (
     add_best_reference,
+    add_env_kwargs,
     add_json,
     add_playing,
     add_plugins,
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the environment's own (default), or what wrappers made of them for the agent: stacked, resized, flattened",
     )
     add_playing(parser)
+    add_env_kwargs(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a dataset of the same id")
     add_plugins(parser)
     add_runs_directory(parser)
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with output_kept_clean(arguments.json):
         load_plugins(arguments.plugin)
-        _, agent = load_best(arguments.reference, runs_dir=arguments.runs_dir)
+        _, agent = load_best(arguments.reference, runs_dir=arguments.runs_dir, env_kwargs=arguments.env_kwargs)
         deterministic = agent.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
         try:
             with progress("recording", arguments.episodes, shown=not arguments.json) as advance:
@@ -101,14 +103,14 @@ def as_json(made: Recording) -> dict[str, object]:
 
 
 def _show(made: Recording, deterministic: bool, seed: int) -> None:
-    from gymlab.cli.output import screen, size, table
+    from gymlab.cli.output import bold, screen, size, table
     from gymlab.engine.registry import directory_size
     from gymlab.metrics.statistics import estimate
 
     shown = table(made.dataset_id, "", "")
     shown.show_header = False
     shown.add_row("episodes", f"{made.episodes:,} ({made.steps:,} steps)")
-    shown.add_row("return", f"[bold]{estimate(made.returns)}[/]")
+    shown.add_row("return", bold(str(estimate(made.returns))))
     shown.add_row("actions", f"{'deterministic' if deterministic else 'sampled'}, seed {seed}")
     shown.add_row("dataset", f"{made.path} ({size(directory_size(made.path))})")
     console = screen()
@@ -116,6 +118,5 @@ def _show(made: Recording, deterministic: bool, seed: int) -> None:
     console.print(
         f"\nMINARI_DATASETS_PATH={made.root} python -c 'import minari; minari.load_dataset(\"{made.dataset_id}\")'",
         style="dim",
-        markup=False,
         soft_wrap=True,
     )

@@ -11,6 +11,7 @@ from gymlab.cli.arguments import add_json, add_runs_directory
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
+    from gymlab.engine.registry import RunEntry
     from gymlab.engine.run import Run
     from gymlab.metrics.report import RunResult
 
@@ -84,7 +85,7 @@ def _show_one(run: Run, *, as_json: bool) -> int:
     if console.is_terminal:
         from rich.markdown import Markdown
 
-        console.print(Markdown(text))
+        console.print(Markdown(text, hyperlinks=False))
     else:
         show_text(text)
     return 0
@@ -93,9 +94,11 @@ def _show_one(run: Run, *, as_json: bool) -> int:
 def _write(run: Run) -> str:
     """Write the report and give its text; in a directory that cannot be written to, the text alone."""
     from gymlab.cli.output import show_notices
+    from gymlab.engine.links import refuse_links_out
     from gymlab.engine.report import report_data, write_report
     from gymlab.metrics.report import render_report
 
+    refuse_links_out(run.dir)
     try:
         return render_report(write_report(run))
     except OSError as error:
@@ -117,7 +120,7 @@ def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:
     if as_json:
         show_json({"results": [_result_row(result) for result in results], "left_out": left_out})
     elif page is not None:
-        screen().print(f"{len(results)} runs written to {page}", markup=False)
+        screen().print(f"{len(results)} runs written to {page}")
     else:
         show_text(text)
     return 0
@@ -125,36 +128,53 @@ def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:
 
 def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
     """Results by experiment and seed, the newest run of each; and what was left out, with the reason."""
-    from gymlab.metrics.names import WALL_SECONDS
+    from gymlab.engine.registry import read_entry
+    from gymlab.engine.run import RECORD
     from gymlab.metrics.report import RunResult
 
-    newest: dict[tuple[str, int], Run] = {}
+    newest: dict[tuple[str, int], RunEntry] = {}
     left_out = []
-    for run in sorted(runs, key=lambda run: run.record.get("started", 0.0)):
-        record = run.record
-        if run.status != "finished" or not run.result:
-            left_out.append(f"{run.id} is left out: {run.status}, {record.get('reason') or 'no result'}.")
-            continue
-        key = (record["experiment"], record["seed"])
-        if key in newest:
-            left_out.append(f"{newest[key].id} is left out: {run.id} is a newer run of the same seed.")
-        newest[key] = run
-    results = []
-    for (experiment, seed), run in newest.items():
-        record = run.record
-        results.append(
-            RunResult(
-                experiment=experiment,
-                seed=seed,
-                value=record["result"]["mean"],
-                env_steps=record["counters"]["env_steps"],
-                wall_seconds=run.metrics[WALL_SECONDS][-1] or 0.0,
-                command=record["command"],
-                commit=record.get("versions", {}).get("commit", "unknown"),
-                threshold=record["result"].get("threshold"),
-            )
+    entries = [(run, read_entry(run)) for run in runs]
+    for run, entry in sorted(entries, key=lambda pair: (pair[1] and pair[1].started) or 0.0):
+        if entry is None:
+            left_out.append(f"{run.id} is left out: it is no run.")
+        elif entry.status == "damaged":
+            left_out.append(f"{run.id} is left out: {entry.reason}")
+        elif entry.status != "finished" or not entry.result:
+            left_out.append(f"{run.id} is left out: {entry.status}, {entry.reason or 'no result'}.")
+        elif None in (missing := _needed(entry)).values():
+            unknown = ", ".join(name for name, value in missing.items() if value is None)
+            left_out.append(f"{run.id} is left out: {run.dir / RECORD} does not say its {unknown}.")
+        else:
+            key = (str(entry.experiment), int(entry.seed or 0))
+            if key in newest:
+                left_out.append(f"{newest[key].id} is left out: {run.id} is a newer run of the same seed.")
+            newest[key] = entry
+    results = [
+        RunResult(
+            experiment=experiment,
+            seed=seed,
+            value=entry.result["mean"],
+            env_steps=entry.env_steps or 0,
+            wall_seconds=entry.seconds or 0.0,
+            command=entry.record["command"],
+            commit=(entry.record.get("versions") or {}).get("commit", "unknown"),
+            threshold=entry.result.get("threshold"),
         )
+        for (experiment, seed), entry in newest.items()
+    ]
     return results, left_out
+
+
+def _needed(entry: RunEntry) -> dict[str, Any]:
+    """What a line of the table cannot do without, by name."""
+    return {
+        "experiment": entry.experiment,
+        "seed": entry.seed,
+        "env steps": entry.env_steps,
+        "seconds": entry.seconds,
+        "command": entry.record.get("command"),
+    }
 
 
 def _result_row(result: RunResult) -> dict[str, Any]:

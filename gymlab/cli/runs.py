@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.status == "damaged":
         shown = []
     elif not shown:
-        console.print(_nothing(runs_dir, len(listing.entries)), markup=False)
+        console.print(_nothing(runs_dir, len(listing.entries)))
     else:
         console.print(run_table(shown, console.width, with_size=arguments.sort == "size"))
     if len(shown) < len(found):
@@ -196,17 +196,6 @@ def return_text(entry: RunEntry, *, whole: bool = True) -> str:
     return "-" if entry.train_return is None else f"{format_number(entry.train_return)} train"
 
 
-def remedy(entry: RunEntry) -> str:
-    """What can be done about a damaged run."""
-    if "run.json" in entry.reason:
-        return f"delete its run.json, then `gymlab train --resume {entry.id}` writes a new one"
-    if "cannot be read" in entry.reason:
-        return "ask its owner for the permission to read it, or `chmod -R u+rwX` it"
-    if "metrics.csv" in entry.reason:
-        return f"`gymlab train --resume {entry.id}/@best` cuts what came after that checkpoint"
-    return f"`gymlab runs prune {entry.id} --status damaged` moves it to the trash"
-
-
 def _nothing(runs_dir: Path, others: int) -> str:
     if others:
         return f"None of the {others:,} runs in {runs_dir} is like that; `gymlab runs` without filters shows all."
@@ -219,6 +208,6 @@ def _show_damage(console: Any, listing: Listing, runs_dir: Path) -> None:
     if listing.damaged:
         console.print(Text(f"\n{len(listing.damaged)} damaged in {runs_dir}:", style="red"))
     for entry in listing.damaged:
-        console.print(Text(f"  {entry.id}: {entry.reason.partition(chr(10))[0]}\n    {remedy(entry)}"), soft_wrap=True)
+        console.print(Text(f"  {entry.id}: {' '.join(entry.reason.splitlines())}"), soft_wrap=True)
     if listing.foreign:
         console.print(Text(f"\nno runs, left alone: {', '.join(listing.foreign)}", style="dim"))

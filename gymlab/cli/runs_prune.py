@@ -157,7 +157,7 @@ def _empty_trash(runs_dir: Path, arguments: argparse.Namespace) -> int:
             {"dry_run": arguments.dry_run, "deleted": [item.id for item in trashed] if agreed else [], "bytes": total}
         )
     elif not filled:
-        console.print(f"the trash of {runs_dir} is empty", markup=False)
+        console.print(f"the trash of {runs_dir} is empty")
     else:
         console.print(f"{size(total)} freed" if agreed else f"{size(total)} would be freed; nothing was changed")
     return 0
@@ -173,7 +173,7 @@ def _agreed(question: str, arguments: argparse.Namespace) -> bool:
         return True
     if arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise GymlabError("Nothing was changed: nobody can be asked here. Give --yes to do it, or --dry-run to look.")
-    return screen().input(f"{question} \\[y/N] ").strip().lower() in ("y", "yes")
+    return screen().input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _each(entries: list[RunEntry], act: Callable[[RunEntry], Any]) -> tuple[list[str], list[str]]:

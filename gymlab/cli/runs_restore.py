@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             show_json({"run": restored.id, "dir": restored.dir})
         else:
-            screen().print(f"{restored.dir} is back", markup=False)
+            screen().print(f"{restored.dir} is back")
         return 0
     trashed = trashed_runs(runs_dir)
     if arguments.json:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif trashed:
         screen().print(trash_table(trashed))
     else:
-        screen().print(f"the trash of {runs_dir} is empty", markup=False)
+        screen().print(f"the trash of {runs_dir} is empty")
     return 0
 
 

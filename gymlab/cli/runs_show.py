@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the run."""
     from gymlab.cli.output import screen, show_json
-    from gymlab.cli.runs import as_json, remedy
+    from gymlab.cli.runs import as_json
     from gymlab.engine.callbacks.alerts import read_alerts
     from gymlab.engine.registry import checkpoint_entries, read_entry
     from gymlab.engine.run import find_run, runs_directory
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if entry is None:
         raise GymlabError(f"{found.dir} is no run of gymlab: its config.json names no environment.")
     if entry.status == "damaged":
-        raise GymlabError(f"Run {entry.id} is damaged: {entry.reason} What to do: {remedy(entry)}.")
+        raise GymlabError(f"Run {entry.id} is damaged: {entry.reason}")
     checkpoints = checkpoint_entries(found)
     if arguments.json:
         shown = ("command", "pid", "host", "backend", "versions", "counters")

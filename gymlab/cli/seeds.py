@@ -115,9 +115,9 @@ class SeedTrainer:
         self.stopped_by: signal.Signals | None = None
         self._console = error_screen()
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[news]}"),
+            TextColumn("{task.fields[news]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
@@ -177,7 +177,7 @@ class SeedTrainer:
     def _tell(self, run: SeedRun, news: str) -> None:
         self._progress.update(self._tasks[run.seed], news=news)
         if not self._console.is_terminal:
-            self._console.print(f"seed {run.seed}: {news}", markup=False, soft_wrap=True)
+            self._console.print(f"seed {run.seed}: {news}", soft_wrap=True)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -275,9 +275,7 @@ def _show(summary: Mapping[str, Any]) -> None:
     console.print(made)
     for row in summary["seeds"]:
         if row.get("error"):
-            error_screen().print(
-                f"seed {row['seed']} failed:\n{row['error']}", style="red", markup=False, soft_wrap=True
-            )
+            error_screen().print(f"seed {row['seed']} failed:\n{row['error']}", style="red", soft_wrap=True)
 
 
 def _without_own_options(argv: list[str]) -> list[str]:

@@ -78,11 +78,11 @@ def _show_changes(found: Run, changes: list[Change]) -> None:
 
 
 def _show_tunables(found: Run, now: list[Tunable]) -> None:
-    from gymlab.cli.output import one_line, screen, table
+    from gymlab.cli.output import bold, one_line, screen, table
     from gymlab.engine.changes import shown
 
     made = table(found.id, "hyperparameter", "now", "wanted", "about", whole=("hyperparameter", "now", "wanted"))
     for tunable in now:
         wanted = "" if tunable.wanted == tunable.value else shown(tunable.wanted)
-        made.add_row(f"[bold]{tunable.name}[/]", shown(tunable.value), wanted, one_line(tunable.description))
+        made.add_row(bold(tunable.name), shown(tunable.value), wanted, one_line(tunable.description))
     screen().print(made)

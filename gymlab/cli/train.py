@@ -107,7 +107,7 @@ def run_summary(run: Run) -> dict[str, Any]:
     """A run in plain values: what `--json` prints of it."""
     record = run.record
     shown = ("experiment", "seed", "reason", "result", "best_return", "seconds", "command", "versions")
-    counters = {name: record.get("counters", {}).get(name) for name in ("env_steps", "updates", "episodes")}
+    counters = {name: (record.get("counters") or {}).get(name) for name in ("env_steps", "updates", "episodes")}
     summary = {"run": run.id, "dir": str(run.dir), "status": run.status}
     return summary | {key: record.get(key) for key in shown} | counters
 
@@ -131,7 +131,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     from gymlab.cli.output import output_kept_clean, show_json
 
     keywords = train_keywords(arguments)
-    refused = [name for name in ("experiment", "algo", "config_dir", "env_kwargs") if keywords.pop(name)]
+    refused = [name for name in ("experiment", "algo", "config_dir") if keywords.pop(name)]
     refused += [
         f"--{name.replace('_', '-')}"
         for name in ("seeds", "run_id", "init_from_run", "init_parts")

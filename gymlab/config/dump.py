@@ -27,12 +27,14 @@ def dump(config: Config) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any], schema_of: SchemaOf, place: str = "config") -> Config:
-    """The config that `dump` was given, also under older names. Nothing is derived anew, nothing can run code."""
+    """The config that `dump` was given, also under older names and by an earlier release. Nothing is derived anew, nothing can run code."""
     algo = data.get("algo_id")
     if not isinstance(algo, str) or not isinstance(data.get("env_id"), str):
         raise ConfigError(f"{place}: is no config: `env_id` and `algo_id` are missing or no text.")
     schema = schema_of(algorithm_name(algo))
-    data = {canonical_name(key): value for key, value in data.items() if key not in RETIRED}
+    retired = {*RETIRED, *schema.retired}
+    data = {canonical_name(key): value for key, value in data.items() if key not in retired}
+    data = {**schema.unwritten(data), **data}
     check_keys(data, schema.model_fields, place)
     check_module(data["env_id"], "", place)
     check_targets(data, place)
@@ -60,7 +62,12 @@ def to_yaml(config: Config) -> str:
 
 def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
     """Dotted keys whose values differ, with both values; a key that one side lacks is None there."""
-    before, after = _flat(dump(old)), _flat(dump(new))
+    return diff_data(dump(old), dump(new))
+
+
+def diff_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The same for configs as plain data."""
+    before, after = _flat(old), _flat(new)
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 

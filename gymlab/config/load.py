@@ -301,10 +301,17 @@ def _check_fields(
     schema_of: SchemaOf,
     algorithms: Sequence[str],
 ) -> None:
-    """Unknown keys are errors; a file's fields of another algorithm are left out with a notice."""
+    """Unknown keys are errors; a file's fields of another algorithm, or of an earlier release, are left out with a notice."""
     for key in [key for key in tree if key not in schema.model_fields]:
         owners = [name for name in algorithms if key in schema_of(name).model_fields]
         where = located(tree, key, place)
+        if key in schema.retired:
+            told = f"{where}: `{key}` no longer means anything for {tree.get('algo_id')}: {schema.retired[key]}."
+            if tree.where.get(key) == (COMMAND_LINE, 0):
+                raise ConfigError(f"{told} Leave it out.")
+            notices.append(told)
+            del tree[key]
+            continue
         if not owners:
             near = did_you_mean(key, known_names(schema.model_fields))
             raise ConfigError(f"{where}: unknown key `{key}`. {near}".rstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -149,6 +149,9 @@ class PlateauIntervention(Frozen):
 class Config(Frozen):
     """Fields that every experiment has, whatever the algorithm."""
 
+    retired: ClassVar[Mapping[str, str]] = {}
+    """Fields that this algorithm had in an earlier release, and why it has them no longer; stored runs may still carry them."""
+
     # What is trained on what
     env_id: str
     """Environment: a Gymnasium id or one of the families (`ALE/Pong-v5`, `VizDoom-Basic-v0`, `Bandit-v0`)."""
@@ -287,6 +290,11 @@ class Config(Frozen):
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values and what some of them stand for: an algorithm with presets adds those of the preset that is named."""
         return dict(values)
+
+    @classmethod
+    def unwritten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run was trained with before there was a key for it: settings that its config, written by an earlier release, lacks."""
+        return {}
 
     @field_validator("plateau_interventions")
     @classmethod

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,40 +21,41 @@ if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.checkpoint import Checkpoint
     from gymlab.engine.evaluation import EvaluationResult
+    from gymlab.engine.origin import EnvKwargs
     from gymlab.engine.workflow import Workflow
     from gymlab.envs.vector import VectorEnv
+
+SPACES = ("observation_space", "raw_observation_space", "action_space")
 
 
 class Agent:
     """Acts, whatever the algorithm. One observation gives one action, a batch gives a batch."""
 
     def __init__(
-        self, workflow: Workflow, config: Config, raw_observation_space: Any, checkpoint: Checkpoint | None = None
+        self,
+        workflow: Workflow,
+        config: Config,
+        raw_observation_space: Any,
+        checkpoint: Checkpoint | None = None,
+        workflow_state: Any = None,
     ) -> None:
         self.workflow = workflow
         self.config = config
         self.checkpoint = checkpoint
+        """Where it was loaded from; a run that trains may have deleted it since."""
+        self.workflow_state = workflow_state
+        """What the workflow had saved beside its parameters, for an agent that learned on normalised rewards."""
         self.observation_space = raw_observation_space
         self.action_space = workflow.context.action_space
         self.reset()
 
     @classmethod
-    def from_checkpoint(cls, run: Run, checkpoint: Checkpoint) -> Agent:
-        """The agent that a checkpoint holds; no environment is made."""
-        from gymlab.engine.setup import bind_workflow, make_fabric, set_threads
-        from gymlab.engine.train import run_config
+    def from_run(cls, run: Run, which: str = "@last", env_kwargs: EnvKwargs = ()) -> Agent:
+        """The agent of a run's checkpoint, `@last`, `@best` or `epoch=13`; no environment is made. The run may be training meanwhile.
 
-        config = run_config(run).model_copy(update={"accelerator": "cpu", "devices": 1, "precision": "32-true"})
-        state = checkpoint.read_state()
-        observation_space = space_from_json(state["observation_space"])
-        set_threads(config, observation_space)
-        raw_space = space_from_json(state["raw_observation_space"])
-        action_space, fabric = space_from_json(state["action_space"]), make_fabric(config)
-        workflow = bind_workflow(config, observation_space, action_space, fabric, raw_observation_space=raw_space)
-        load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
-        # What a schedule had come to when the agent was saved: a share of random actions, for one.
-        workflow.hyperparameters.set_state(state["hyperparameters"])
-        return cls(workflow, config, raw_space, checkpoint)
+        `env_kwargs` lie on top of the run's: see `load`.
+        """
+        return SavedAgent.read(run, which, env_kwargs).build()
 
     def reset(self) -> None:
         """Forget the episode so far; call it at the start of each one."""
@@ -107,15 +109,68 @@ class Agent:
             environment.close()
 
 
+@dataclass(frozen=True)
+class SavedAgent:
+    """What a checkpoint holds of an agent, in memory: a network takes seconds to build, and a run that trains may delete the files meanwhile."""
+
+    config: Config
+    checkpoint: Checkpoint
+    written: float
+    """When the checkpoint was, in seconds since 1970."""
+    state: Mapping[str, Any]
+    model: Mapping[str, Tensor]
+    workflow_state: Any
+
+    @classmethod
+    def read(
+        cls,
+        run: Run,
+        which: str = "@last",
+        env_kwargs: EnvKwargs = (),
+        check: Callable[[Checkpoint], None] | None = None,
+    ) -> SavedAgent:
+        """Read a checkpoint of a run that may be training; `check` may refuse one before it is read."""
+        from gymlab.engine.train import run_config
+
+        on_cpu = {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
+        config = run_config(run, env_kwargs).model_copy(update=on_cpu)
+
+        def take(checkpoint: Checkpoint) -> SavedAgent:
+            if check is not None:
+                check(checkpoint)
+            state, model = checkpoint.read_state(*SPACES, "hyperparameters"), checkpoint.read_model()
+            workflow_state = checkpoint.read_part("workflow") if config.normalize_reward else None
+            return cls(config, checkpoint, checkpoint.written, state, model, workflow_state)
+
+        return run.checkpoints.read(which, take)
+
+    def build(self) -> Agent:
+        """The agent that it is; no environment is made."""
+        from gymlab.engine.checkpoint import understood
+        from gymlab.engine.setup import bind_workflow, make_fabric, set_threads
+
+        with understood(f"The spaces in {self.checkpoint.path / 'state.json'}"):
+            observation, raw, action = (space_from_json(self.state[name]) for name in SPACES)
+        set_threads(self.config, observation)
+        fabric = make_fabric(self.config)
+        workflow = bind_workflow(self.config, observation, action, fabric, raw_observation_space=raw)
+        load_model(workflow, self.model, where=str(self.checkpoint.path))
+        # What a schedule had come to when the agent was saved: a share of random actions, for one.
+        with understood(f"hyperparameters in {self.checkpoint.path / 'state.json'}"):
+            workflow.hyperparameters.set_state(self.state["hyperparameters"])
+        return Agent(workflow, self.config, raw, self.checkpoint, self.workflow_state)
+
+
 def load_model(
-    workflow: Workflow, tensors: dict[str, Tensor], *, where: str, parts: Collection[str] | None = None
+    workflow: Workflow, tensors: Mapping[str, Tensor], *, where: str, parts: Collection[str] | None = None
 ) -> None:
-    """Put saved parameters into a workflow's modules, or into these `parts` of them; what does not fit is named."""
+    """Put saved parameters into a workflow's modules, or into these `parts` of them; what does not fit, or is no number, is named."""
     for name, module in workflow.modules.items():
         if parts is not None and name not in parts:
             continue
         own = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
-        expected = {key: tuple(value.shape) for key, value in module.state_dict().items()}
+        present = module.state_dict()
+        expected = {key: tuple(value.shape) for key, value in present.items()}
         found = {key: tuple(value.shape) for key, value in own.items()}
         if expected != found:
             wrong = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
@@ -124,19 +179,53 @@ def load_model(
                 f"{where} does not fit this agent: {name}.{first} is {found.get(first, 'missing')}, expected {expected.get(first, 'nothing')} "
                 f"({len(wrong)} tensors differ). The environment or the network is another one."
             )
+        for key, value in own.items():
+            _check_type(f"{name}.{key}", value, present[key], where)
+        learned = {key for key, _ in module.named_parameters()}
+        for key, value in own.items():
+            _check_finite(f"{name}.{key}", value, where, infinity_allowed=key not in learned)
         module.load_state_dict(own)
 
 
-def load(reference: str = "@last", *, runs_dir: str | Path | None = None) -> Agent:
-    """The agent of a run: `@last`, `id`, `id/@best`, `id/epoch=13` or a run's directory."""
+def _check_type(name: str, found: Tensor, expected: Tensor, where: str) -> None:
+    """The same type, or another precision of numbers with a fraction: a run in bfloat16 is evaluated in float32."""
+    if found.dtype != expected.dtype and not (found.is_floating_point() and expected.is_floating_point()):
+        raise CheckpointError(
+            f"{where} does not fit this agent: {name} holds {_short(found)}, expected {_short(expected)}. "
+            "It was not written by this network; use another checkpoint."
+        )
+
+
+def _short(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _check_finite(name: str, found: Tensor, where: str, *, infinity_allowed: bool) -> None:
+    """A NaN anywhere, or an infinite parameter, is an agent that cannot act; a constant beside the parameters may be infinite."""
+    wrong = found.isnan() if infinity_allowed else ~found.isfinite()
+    if wrong.any():
+        what = "NaN" if infinity_allowed else "NaN or infinite"
+        raise CheckpointError(
+            f"{where} is of no use: {int(wrong.sum()):,} of {found.numel():,} values of {name} are {what}. "
+            "The training had diverged when it was written, or the file was changed. Use an earlier checkpoint of the run."
+        )
+
+
+def load(reference: str = "@last", *, runs_dir: str | Path | None = None, env_kwargs: EnvKwargs = ()) -> Agent:
+    """The agent of a run: `@last`, `id`, `id/@best`, `id/epoch=13` or a run's directory.
+
+    `env_kwargs` lie on top of the run's. A file that the run's config names, such as `config_path`, is refused unless it is named here.
+    """
     run, which = find_run(reference, runs_directory(runs_dir))
-    return Agent.from_checkpoint(run, run.checkpoints.find(which))
+    return Agent.from_run(run, which, env_kwargs)
 
 
-def load_best(reference: str = "@last", *, runs_dir: str | Path | None = None) -> tuple[Run, Agent]:
+def load_best(
+    reference: str = "@last", *, runs_dir: str | Path | None = None, env_kwargs: EnvKwargs = ()
+) -> tuple[Run, Agent]:
     """The run and its best agent, or the last one of a run without a best; a checkpoint that is named wins."""
     run, which = find_run(reference, runs_directory(runs_dir))
     named = reference.rstrip("/").rpartition("/")[0] and reference.rstrip("/").endswith(which)
-    if not named and (run.dir / "checkpoints" / "best.ckpt").exists():
+    if not named and run.checkpoints.best is not None:
         which = "@best"
-    return run, Agent.from_checkpoint(run, run.checkpoints.find(which))
+    return run, Agent.from_run(run, which, env_kwargs)

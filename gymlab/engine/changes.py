@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,10 +24,13 @@ from gymlab.config.dialects import canonical_name, rename, set_dotted, translate
 from gymlab.config.schedules import split_schedule_key
 from gymlab.config.schema import Config, tunable_fields
 from gymlab.config.yaml_reader import Located
-from gymlab.engine.files import JSON_LIMIT_BYTES, write_json, write_text
+from gymlab.engine.files import JSON_LIMIT_BYTES, refuse_constant, write_json, write_text
 from gymlab.engine.hyperparameters import checked_value, plain, refusal
+from gymlab.engine.links import refuse_links_out
+from gymlab.engine.record import is_number, is_text, is_whole
 from gymlab.engine.run import CONFIG, STARTED
 from gymlab.errors import CheckpointError, ConfigError
+from gymlab.plain_files import NotPlainFile, open_plain, open_to_read
 
 LOG = "changes.jsonl"
 BY_FILE, BY_COMMAND, BY_RESUME = "config.json", "gymlab set", "resume"
@@ -67,10 +70,35 @@ class Change:
     def from_line(cls, line: bytes) -> Change:
         """The change that `to_line` gave."""
         data = json.loads(line)
-        return cls(before=data.pop("from"), **data)
+        change = cls(before=data.pop("from"), **data)
+        for name, value in vars(change).items():
+            if not _KINDS[name](value):
+                raise ValueError(f"its `{name}` is {value!r}")
+        return change
 
     def __str__(self) -> str:
         return f"{self.name}: {shown(self.before)} -> {shown(self.to)} at {self.env_steps or 0:,} env steps ({self.source})"
+
+
+def _is_value(value: Any) -> bool:
+    """Whether a value is one that a hyperparameter can have: a number, nothing or a schedule."""
+    if not isinstance(value, dict):
+        return value is None or is_number(value)
+    return is_text(value.get("schedule")) and is_number(value.get("start")) and is_number(value.get("end"))
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "name": is_text,
+    "to": _is_value,
+    "before": _is_value,
+    "source": is_text,
+    "time": is_number,
+    "epoch": lambda value: value is None or is_whole(value),
+    "env_steps": lambda value: value is None or is_whole(value),
+    "asked": lambda value: value is None or is_number(value),
+    "by_hand": lambda value: isinstance(value, bool),
+}
+"""What the fields of a line in the log may be."""
 
 
 def shown(value: Any) -> str:
@@ -88,14 +116,16 @@ class ChangeLog:
 
     def read(self) -> list[Change]:
         """Every line in the order in which they were written; one that a crash has torn was never in effect."""
-        if not self.path.is_file():
+        try:
+            with open_to_read(self.path) as file:
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
             return []
-        lines = self.path.read_bytes().split(b"\n")
         changes = []
         for number, line in enumerate(lines[:-1], start=1):
             try:
                 changes.append(Change.from_line(line))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise CheckpointError(
                     f"{self.path}, line {number}: is no change ({error}). Put the line right, or delete it."
                 ) from error
@@ -104,7 +134,7 @@ class ChangeLog:
     def append(self, changes: Sequence[Change]) -> None:
         """Add lines and wait until they are on the disk."""
         lines = "".join(change.to_line() for change in changes).encode()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -153,9 +183,13 @@ def locked(directory: Path) -> Iterator[None]:
 def read_config_file(path: Path) -> dict[str, Any]:
     """What config.json says at this moment; somebody may be in the middle of writing it."""
     try:
-        if path.stat().st_size > JSON_LIMIT_BYTES:
+        with open_to_read(path) as file:
+            content = file.read(JSON_LIMIT_BYTES + 1)
+        if len(content) > JSON_LIMIT_BYTES:
             raise ConfigError(f"{path.name} is larger than {JSON_LIMIT_BYTES >> 20} MB and is not read.")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(content.decode("utf-8"), parse_constant=refuse_constant)
+    except NotPlainFile as error:
+        raise ConfigError(str(error)) from error
     except OSError as error:
         raise ConfigError(f"{path.name} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
@@ -226,6 +260,7 @@ def ask(directory: Path, config: Config, given: Sequence[tuple[str, Any]], sourc
 
     A run that goes back behind earlier changes is told on resume from when on a value counts, even if it is the newest one.
     """
+    refuse_links_out(directory)
     schema = type(config)
     path = directory / CONFIG
     with locked(directory):

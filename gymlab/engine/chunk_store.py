@@ -60,7 +60,7 @@ class ChunkStore(ChunkFiles):
             return
         needed = self.held | set(referenced)
         for path in self.directory.iterdir():
-            half = path.name.startswith(".") and path.name.endswith(".tmp")
+            half = path.name.startswith(".") and ".tmp" in path.suffixes
             if half or (NAME.fullmatch(path.name) and path.name not in needed):
                 path.unlink()
 

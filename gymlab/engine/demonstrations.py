@@ -25,6 +25,7 @@ from gymlab.engine.playing import AgentPolicy, Game
 from gymlab.engine.trace import plain_info
 from gymlab.envs.families import require
 from gymlab.errors import GymlabError
+from gymlab.metrics.redact import redact
 
 if TYPE_CHECKING:
     from gymlab.engine.agent import Agent
@@ -135,9 +136,11 @@ def _write(
         {
             "seed": seed,
             "deterministic": deterministic,
-            "checkpoint": None if checkpoint is None else f"{checkpoint.path.parents[1].name}/{checkpoint.path.stem}",
+            "checkpoint": None
+            if checkpoint is None
+            else f"{checkpoint.path.parents[1].name}/{checkpoint.name.removesuffix('.ckpt')}",
             "mean_return": float(np.mean(returns)),
-            "environment": {"id": config.env_id, "env_kwargs": dict(config.env_kwargs)},
+            "environment": {"id": config.env_id, "env_kwargs": redact(dict(config.env_kwargs))},
             "frame_skip": config.frame_skip,
             "observations": "own" if own else "agent",
         }
@@ -205,6 +208,8 @@ def _spec(game: Game, space: gym.Space) -> gym.envs.registration.EnvSpec | None:
     same = base.observation_space == space and base.action_space == game.env.action_space
     if base.spec is None or not same or game.config.frame_skip > 1:
         return None
+    if redact(base.spec.kwargs) != base.spec.kwargs:
+        return None  # A dataset says how its environment is made: with a secret, which it must not tell.
     spec = copy.deepcopy(base.spec)
     spec.max_episode_steps = game.env.get_max_episode_steps()
     spec.order_enforce, spec.disable_env_checker = True, False

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import Space
 
 from gymlab.engine.dream_game import beginning, step_limit, world_model_of
+from gymlab.engine.secrets import take_secrets
 from gymlab.engine.setup import episode_capped
 from gymlab.engine.workflow import Recording
 from gymlab.envs.build import make_env
@@ -55,6 +56,7 @@ def from_episodes(entries: Sequence[EpisodeEntry], actions: Space) -> Starts:
 
 def make_dream(agent: Agent, starts: Starts | None = None, *, likeliest: bool = False) -> WorldModelEnv:
     """The world model of an agent as a Gymnasium environment, to train or test any agent in; it begins at resets unless told otherwise."""
+    take_secrets(agent.config)
     real = make_env(episode_capped(agent.config))
     return WorldModelEnv(
         world_model_of(agent),

@@ -17,9 +17,9 @@ from typing import Literal
 
 import numpy as np
 
-from gymlab.buffers.chunk_files import replace_file
 from gymlab.buffers.tensor_files import Header, pack, read_packed, read_packed_header
 from gymlab.errors import CheckpointError
+from gymlab.plain_files import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ def write_episode(path: Path, episode: Episode) -> None:
         "epoch": str(episode.epoch),
         "terminated": str(episode.terminated).lower(),
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, pack(arrays, notes))
 
 

@@ -6,11 +6,14 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gymlab.errors import CheckpointError
+from gymlab.plain_files import open_to_read, replace_file
 
 JSON_LIMIT_BYTES = 64 * 1024 * 1024
+MOST_DIGITS = 80
+"""Of a number in JSON. The states of generators have up to 39; what has hundreds is no count, and overflows where it is computed with."""
 
 
 def sync(path: Path) -> None:
@@ -24,16 +27,7 @@ def sync(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file under a temporary name, wait for the disk, rename it into place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -41,16 +35,35 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """Read JSON of a sane size; damage is reported with the file's name."""
-    if path.stat().st_size > JSON_LIMIT_BYTES:
-        raise CheckpointError(f"{path} is larger than {JSON_LIMIT_BYTES >> 20} MB and is not read.")
+def read_json(path: Path, fix: str = "use another checkpoint or run") -> Any:
+    """Read JSON of a sane size; damage is reported with the file's name and what can be done about it."""
+    with open_to_read(path) as file:
+        content = file.read(JSON_LIMIT_BYTES + 1)
+    if len(content) > JSON_LIMIT_BYTES:
+        raise CheckpointError(f"{path} is larger than {JSON_LIMIT_BYTES >> 20} MB and is not read: {fix}.")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} is not valid JSON ({error}). The file is damaged; use another checkpoint or run."
-        ) from error
+        return json.loads(content.decode("utf-8"), parse_int=_whole_number, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}). The file is damaged; {fix}.") from error
+
+
+def read_mapping(path: Path, fix: str = "use another checkpoint or run") -> dict[str, Any]:
+    """Read JSON that must be named fields."""
+    found = read_json(path, fix)
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} is damaged: it holds a {type(found).__name__} instead of named fields; {fix}.")
+    return found
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Python would read and write NaN and Infinity, which nobody else takes for JSON."""
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def sha256(path: Path) -> str:

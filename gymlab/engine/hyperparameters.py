@@ -100,5 +100,7 @@ class Hyperparameters:
         self.changes = list(state["changes"])
         for change in self.changes:
             to = change["to"]
+            if change["name"] not in self._names:
+                raise ValueError(f"{str(change['name'])[:80]!r} is no hyperparameter")
             self._take(change["name"], Schedule(**to) if isinstance(to, dict) else to)
         self.follow_schedules(self._followed_at)

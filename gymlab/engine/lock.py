@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gymlab.errors import GymlabError
+from gymlab.plain_files import NotPlainFile, open_plain
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ def look_at(directory: Path) -> LockState:
         if _is_ours(path):
             return LockState(True, os.getpid(), os.uname().nodename)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            descriptor = open_plain(path, os.O_RDONLY)
+        except (OSError, NotPlainFile):
             return LockState(None)
         try:
             return _query(descriptor)
@@ -121,7 +122,7 @@ def _acquire(directory: Path) -> int | None:
     with _guard:
         if _is_ours(path):
             raise _in_use(directory, LockState(True, os.getpid(), os.uname().nodename))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_plain(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             opened = os.fstat(descriptor)
@@ -176,5 +177,5 @@ def _query(descriptor: int) -> LockState:
     try:
         owner = json.loads(os.pread(descriptor, 4096, 0))
         return LockState(True, int(owner["pid"]), str(owner["host"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return LockState(True)

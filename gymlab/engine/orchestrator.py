@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gymlab.metrics.recorder import Recorder
 
 MEMORY_EVERY_SECONDS = 1.0
+STOPPED = "stopped by "
+"""How the reason of a run begins that a signal has ended."""
 MUST_BE_FINITE = ("train/loss/", "train/opt/grads/")
 """Metrics that mean a broken model when they are not finite."""
 
@@ -95,7 +97,7 @@ class Orchestrator:
                 self.monitor.set_phase(self._phase_name)
             # Several processes stop together, at an epoch's end: there is nothing half done then that only one of them saves.
             if self.stop_signal.requested and (self.processes == 1 or self.epoch_began is None):
-                self.request_stop(f"stopped by {self.stop_signal.name}")
+                self.request_stop(f"{STOPPED}{self.stop_signal.name}")
             if self.processes > 1:
                 # The first process evaluates and is sent signals: the others stop when it does.
                 self.stop_reason = self.session.fabric.broadcast(self.stop_reason)
@@ -112,6 +114,16 @@ class Orchestrator:
         """End the run after the current action; the first reason stands."""
         if self.stop_reason is None:
             self.stop_reason = reason
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal ended the run before it was over."""
+        return self.stop_reason is not None and self.stop_reason.startswith(STOPPED)
+
+    def note_late_signal(self) -> None:
+        """Make a signal that cut the last evaluation short the reason: the run is not whole, and is resumed to end it."""
+        if self.stop_signal.requested and not self.stopped:
+            self.stop_reason = f"{STOPPED}{self.stop_signal.name} after training, before the last evaluation was over"
 
     @property
     def seconds(self) -> float:
@@ -271,7 +283,7 @@ class Orchestrator:
             video=self.video,
             **snapshot.take(self),
         )
-        self.monitor.checkpoint(f"checkpoint {written.path.name}{' (best)' if best else ''}")
+        self.monitor.checkpoint(f"checkpoint {written.name}{' (best)' if best else ''}")
 
     def close(self) -> None:
         """Release what the loop opened itself."""

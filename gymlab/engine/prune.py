@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gymlab.engine.files import sync
+from gymlab.engine.links import refuse_links_out
 from gymlab.engine.lock import run_lock
 from gymlab.engine.registry import Filters, Listing, RunEntry, directory_size, read_entry, sort_entries
 from gymlab.engine.run import RUN_ID, Run, last_run_id
@@ -95,7 +96,10 @@ def make_plan(runs_dir: Path, listing: Listing, rules: Rules) -> Plan:
 
 
 def move_to_trash(runs_dir: Path, run: Run) -> Path:
-    """Put a run into the trash by one rename, while nobody can begin to train in it; returns where it is now."""
+    """Put a run into the trash by one rename, while nobody can begin to train in it; returns where it is now.
+
+    Links in it, wherever they lead, go with it and are not followed: also a run that nothing may be written to can be thrown away.
+    """
     if run.dir.parent != runs_dir or run.dir.is_symlink():
         raise GymlabError(f"{run.dir} is not a directory of {runs_dir} itself and is left alone.")
     trash = _trash(runs_dir)
@@ -114,6 +118,7 @@ def move_to_trash(runs_dir: Path, run: Run) -> Path:
 
 def thin_checkpoints(run: Run) -> None:
     """Delete all checkpoints of a run but the best and the last; these must be whole, or nothing is deleted."""
+    refuse_links_out(run.dir)
     _refuse_if_used(run)
     try:
         with run_lock(run.dir):

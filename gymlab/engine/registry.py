@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gymlab.engine.lock import LOCK_FILE
+from gymlab.engine.manifest import MANIFEST, finished_checkpoints, name_and_place
+from gymlab.engine.record import is_number, is_whole, seed_of
 from gymlab.engine.run import RUN_ID, Run, run_directories, state_of
 from gymlab.errors import GymlabError, did_you_mean
 from gymlab.metrics import names
@@ -119,8 +121,6 @@ def read_entry(run: Run) -> RunEntry | None:
         if "config.json" not in contents:
             return _incomplete(run) if _was_being_created(run, contents) else None
         config, record = run.config_data, run.record
-        if not isinstance(config, dict):
-            raise GymlabError(f"{run.dir / 'config.json'} is damaged: it holds no named settings.")
         if "run.json" not in contents and "env_id" not in config:
             return None
         return _entry(run, config, record)
@@ -129,7 +129,9 @@ def read_entry(run: Run) -> RunEntry | None:
     except GymlabError as error:
         return RunEntry(run, "damaged", str(error))
     except OSError as error:
-        return RunEntry(run, "damaged", f"{error.filename or run.dir} cannot be read: {error.strerror}.")
+        place = error.filename or run.dir
+        fix = "Ask its owner for the permission to read it, or `chmod -R u+rwX` it."
+        return RunEntry(run, "damaged", f"{place} cannot be read: {error.strerror}. {fix}")
 
 
 def sort_entries(entries: list[RunEntry], key: str = "started", *, reverse: bool = False) -> list[RunEntry]:
@@ -189,39 +191,40 @@ def checkpoint_entries(run: Run) -> list[CheckpointEntry]:
         if (directory / f"{link}.ckpt").is_symlink()
     }
     found = []
-    for path in directory.glob("epoch=*.ckpt"):
-        manifest = path / "manifest.json"
-        if manifest.is_file():
-            pointing = tuple(link for link, target in links.items() if target == path.name)
-            found.append(CheckpointEntry(path.name, pointing, directory_size(path), manifest.stat().st_mtime))
+    for path in finished_checkpoints(directory):
+        name, _ = name_and_place(path)
+        # A run that trains may take it away while it is looked at.
+        with suppress(FileNotFoundError):
+            written = (path / MANIFEST).stat().st_mtime
+            pointing = tuple(link for link, target in links.items() if target == name)
+            found.append(CheckpointEntry(name, pointing, directory_size(path), written))
     return sorted(found, key=lambda entry: (entry.written, entry.name))
 
 
 def _entry(run: Run, config: Mapping[str, Any], record: Mapping[str, Any]) -> RunEntry:
     state = state_of(run, record)
-    counters = record.get("counters") if isinstance(record.get("counters"), dict) else {}
-    steps, seconds = _number(counters.get("env_steps")), _number(record.get("seconds"))  # type: ignore[union-attr]
+    steps, seconds = (record.get("counters") or {}).get("env_steps"), record.get("seconds")
     row: dict[str, float] = {}
-    if state.status not in ("finished", "stopped") or steps is None:
-        row = last_row(run.dir / "metrics.csv")
+    if state.status not in ("finished", "stopped") or None in (steps, seconds):
+        row = {name: value for name, value in last_row(run.dir / "metrics.csv").items() if is_number(value)}
         steps, seconds = row.get(names.ENV_STEPS, steps), row.get(names.WALL_SECONDS, seconds)
-    budget = _number(config.get("max_env_steps"))
+    budget = config.get("max_env_steps")
     return RunEntry(
         run,
         state.status,
         state.reason,
-        experiment=_text(record.get("experiment")) or _experiment(config),
+        experiment=record.get("experiment") or _experiment(config),
         env_id=_text(config.get("env_id")),
         algo=_text(config.get("algo_id")),
-        seed=record.get("seed", config.get("seed")),
-        started=_number(record.get("started")) or (run.dir / "config.json").stat().st_mtime,
-        ended=_number(record.get("ended")) or run.last_news,
+        seed=seed_of(record, config),
+        started=record.get("started") or (run.dir / "config.json").stat().st_mtime,
+        ended=record.get("ended") or run.last_news,
         env_steps=None if steps is None else int(steps),
-        budget=None if budget is None else int(budget),
+        budget=budget if is_whole(budget) else None,
         seconds=seconds,
-        result=_result(record.get("result")),
-        best_return=_number(record.get("best_return")),
-        train_return=_number(row.get(names.episode_return("train"))),
+        result={"ci95": None, **(record.get("result") or {})} if record.get("result") else {},
+        best_return=record.get("best_return"),
+        train_return=row.get(names.episode_return("train")),
         record=record,
     )
 
@@ -247,19 +250,6 @@ def _has_word(entry: RunEntry, word: str) -> bool:
 def _experiment(config: Mapping[str, Any]) -> str | None:
     name = config.get("project_id") or config.get("env_id")
     return f"{name}:{config.get('variant') or config.get('algo_id')}" if name else None
-
-
-def _result(value: Any) -> dict[str, Any]:
-    """The result of a record, if it is one."""
-    if not isinstance(value, dict) or _number(value.get("mean")) is None:
-        return {}
-    bounds = value.get("ci95")
-    whole = isinstance(bounds, list) and len(bounds) == 2 and all(_number(bound) is not None for bound in bounds)
-    return {**value, "ci95": bounds if whole else None}
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
 def _text(value: Any) -> str | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymlab.engine.callbacks.alerts import read_alerts
 from gymlab.engine.callbacks.video import FINAL_VIDEO
 from gymlab.engine.files import write_text
+from gymlab.engine.record import is_number, seed_of
 from gymlab.errors import GymlabError
 from gymlab.metrics.csv_file import last_row, read_metrics
 from gymlab.metrics.names import ENV_STEPS, EPISODES, UPDATES, WALL_SECONDS
@@ -38,13 +40,14 @@ def write_report(run: Run, status: str | None = None) -> ReportData:
 def report_data(run: Run) -> ReportData:
     """What the record, the config and the files of a run tell; paths are from the run's directory."""
     record, config = run.record, run.config_data
-    if "env_id" not in config or not (run.dir / "metrics.csv").is_file():
+    if not isinstance(config.get("env_id"), str) or not os.path.lexists(run.dir / "metrics.csv"):
         reason = f" ({record['reason']})" if record.get("reason") else ""
         raise GymlabError(
             f"Run {run.id} has no report: it is {run.status}{reason} and has measured nothing. "
             "A report can be written when its first epoch is over."
         )
-    row, result = last_row(run.dir / "metrics.csv"), record.get("result") or {}
+    row = {name: value for name, value in last_row(run.dir / "metrics.csv").items() if is_number(value)}
+    result = record.get("result") or {}
     counters = record.get("counters") or {}
     links = _linked_checkpoints(run)
     stepped_by = record.get("stepped_by") or record.get("backend")
@@ -56,7 +59,7 @@ def report_data(run: Run) -> ReportData:
         run_directory=str(run.dir),
         algorithm=str(config.get("algo_id")),
         environment=f"{config['env_id']}, {config.get('n_envs')}{f' × {stepped_by}' if stepped_by else ''}",
-        seed=int(record.get("seed", config.get("seed", 0))),
+        seed=seed_of(record, config) or 0,
         status=_status(run),
         result=_interval(result) if result else None,
         env_steps=int(counters.get("env_steps", row.get(ENV_STEPS, 0))),
@@ -65,7 +68,7 @@ def report_data(run: Run) -> ReportData:
         wall_seconds=float(record.get("seconds") or row.get(WALL_SECONDS, 0.0)),
         command=str(record.get("command", "")),
         threshold=result.get("threshold", record.get("threshold")),
-        deterministic=config.get("eval_deterministic"),
+        deterministic=config["eval_deterministic"] if isinstance(config.get("eval_deterministic"), bool) else None,
         best_checkpoint=links.get("best.ckpt"),
         last_checkpoint=links.get("last.ckpt"),
         video=video if (run.dir / video).exists() else None,
@@ -80,8 +83,8 @@ def report_data(run: Run) -> ReportData:
 
 
 def _interval(result: Mapping[str, Any]) -> Interval:
-    low, high = result["ci95"]
-    return Interval(result["mean"], low, high, result["n"])
+    low, high = result.get("ci95") or (result["mean"], result["mean"])
+    return Interval(result["mean"], low, high, result.get("n") or 1)
 
 
 def _status(run: Run) -> str:
@@ -107,4 +110,9 @@ def _pictures(run: Run, record: Mapping[str, Any]) -> dict[str, str]:
     if titled is None:
         files = sorted((run.dir / PICTURES).glob("*.png"))
         titled = {path.stem.replace("-", " ").capitalize(): f"{PICTURES}/{path.name}" for path in files}
-    return {title: path for title, path in titled.items() if (run.dir / path).is_file()}
+    return {title: path for title, path in titled.items() if _is_picture(run, path)}
+
+
+def _is_picture(run: Run, path: str) -> bool:
+    """Whether a path that the record names is a file of the run's own pictures."""
+    return Path(path).parent == Path(PICTURES) and "\0" not in path and (run.dir / path).is_file()

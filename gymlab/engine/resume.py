@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
-from gymlab.config import diff
+from gymlab.config import diff, dump
+from gymlab.config.dump import diff_data
 from gymlab.config.schema import Config, tunable_fields
-from gymlab.engine.changes import ChangeLog, locked, read_config_file
+from gymlab.engine.callbacks.alerts import ALERTS_FILE
+from gymlab.engine.changes import LOG, ChangeLog, locked, read_config_file
 from gymlab.engine.checkpoint import Checkpoint
 from gymlab.engine.files import write_json
 from gymlab.engine.hyperparameters import plain
-from gymlab.engine.run import CONFIG, STARTED, Run
+from gymlab.engine.origin import only_moved
+from gymlab.engine.report import CURVE, REPORT
+from gymlab.engine.run import CONFIG, RECORD, STARTED, Run
 from gymlab.errors import ConfigError, did_you_mean
 from gymlab.metrics.csv_file import truncate_after
+from gymlab.metrics.redact import redact
+from gymlab.plain_files import open_to_read
 
 MAY_CHANGE = (
     "max_env_steps",
@@ -43,14 +50,28 @@ MAY_CHANGE = (
     "description",
 )
 """Settings that do not change what was learned so far; anything else would make it another run."""
+MAY_MOVE = ("env_kwargs", "env_wrappers", "dataset")
+"""Settings that name files, which may lie elsewhere now."""
+
+
+WRITTEN = (CONFIG, STARTED, RECORD, LOG, "metrics.csv", "run.log", ALERTS_FILE, REPORT, CURVE)
+"""Files that a run writes in its directory."""
 
 
 def changed_settings(before: Config, after: Config) -> list[str]:
     """What the overrides change, in words; a setting that may not change on resume is refused by name."""
     told = []
+    stored, asked = redact(dump(before)), redact(dump(after))
+    shown = {key: (old, new) for key, old, new in diff_data(stored, asked)}
     for key, old, new in diff(before, after):
         name = key.split(".")[0]
-        if name not in MAY_CHANGE:
+        if key not in shown:
+            # Blanked alike: a secret, which the run does not store, was given again.
+            told.append(f"{key} was given again")
+            continue
+        moved = name in MAY_MOVE and only_moved(old, new)
+        old, new = shown[key]
+        if name not in MAY_CHANGE and not moved:
             raise ConfigError(
                 f"{name} cannot change when a run goes on: it was {old!r}, asked for is {new!r}. {did_you_mean(name, MAY_CHANGE)} "
                 f"May change: {', '.join(MAY_CHANGE)}, and what `gymlab set` changes: {', '.join(tunable_fields(type(before)))}. "
@@ -83,12 +104,21 @@ def write_config(run: Run, data: dict[str, Any]) -> None:
             write_json(run.dir / CONFIG, wanted | changed)
 
 
+def check_files(run: Run) -> None:
+    """An error for anything else than a regular file where the run will write one, before any of it is changed."""
+    for name in WRITTEN:
+        with suppress(FileNotFoundError):
+            open_to_read(run.dir / name).close()
+
+
 def rewind(run: Run, checkpoint: Checkpoint) -> None:
     """Cut what came after the checkpoint: rows of metrics and later checkpoints, so that no step appears twice."""
-    counters = checkpoint.read_state()["counters"]
+    # A log that cannot be read is an error before anything is cut.
+    ChangeLog(run.dir).read()
+    counters = checkpoint.read_counters()
     metrics = run.dir / "metrics.csv"
     if metrics.is_file():
-        truncate_after(metrics, counters["env_steps"], counters["epoch"])
+        truncate_after(metrics, counters.env_steps, counters.epoch)
     with locked(run.dir):
-        ChangeLog(run.dir).rewind(counters["epoch"])
+        ChangeLog(run.dir).rewind(counters.epoch)
     run.checkpoints.rewind(checkpoint)

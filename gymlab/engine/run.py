@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymlab.config.schema import Config
-from gymlab.engine.files import read_json, relative_link, write_json
+from gymlab.engine.files import read_mapping, relative_link, write_json
 from gymlab.engine.lock import boot_id, is_alive, look_at
+from gymlab.engine.record import known_fields
 from gymlab.errors import CheckpointError, GymlabError, did_you_mean
+from gymlab.plain_files import open_plain
 
 if TYPE_CHECKING:
     from gymlab.engine.agent import Agent
@@ -36,6 +38,8 @@ CONFIG = "config.json"
 """Settings as they are wanted now: may be edited while the run trains."""
 STARTED = "config.start.json"
 """The config that the run was started with."""
+RECORD = "run.json"
+"""What the run is and how it went, written by the run itself."""
 
 
 def runs_directory(given: str | Path | None = None) -> Path:
@@ -123,18 +127,24 @@ class Run:
     @cached_property
     def config_data(self) -> dict[str, Any]:
         """The config that the run was started with, as it was written; `gymlab.engine.train.run_config` validates it."""
-        if not self.config_path.is_file():
-            raise CheckpointError(f"{self.dir} is not a run: it has no {CONFIG}.")
-        return read_json(self.config_path)
+        path = self.config_path
+        if not path.is_file():
+            raise CheckpointError(
+                f"{path} is no regular file: {self.dir} is not a run that can be read. "
+                f"`gymlab runs prune {self.id} --status damaged` moves it to the trash."
+            )
+        other = CONFIG if path.name == STARTED else STARTED
+        copy = f"if {other} beside it is whole, copy that over it, or " if (self.dir / other).is_file() else ""
+        return read_mapping(path, f"{copy}move the run to the trash: gymlab runs prune {self.id} --status damaged")
 
     @property
     def record(self) -> dict[str, Any]:
-        """What run.json says: status, times, counters, results, versions."""
-        path = self.dir / "run.json"
-        found = read_json(path) if path.is_file() else {}
-        if not isinstance(found, dict):
-            raise CheckpointError(f"{path} is damaged: it holds a {type(found).__name__} instead of named fields.")
-        return found
+        """What run.json says: status, times, counters, results, versions; what is of a wrong kind is left out."""
+        fix = f"delete it, then `gymlab train --resume {self.id}` writes a new one"
+        try:
+            return known_fields(read_mapping(self.dir / RECORD, fix))
+        except FileNotFoundError:
+            return {}
 
     @property
     def status(self) -> str:
@@ -149,16 +159,15 @@ class Run:
     def update_record(self, **fields: Any) -> None:
         """Merge fields into run.json; several processes may do so at a time."""
         with _exclusively(self.dir / ".run.json.lock"):
-            write_json(self.dir / "run.json", {**self.record, **fields})
+            write_json(self.dir / RECORD, {**self.record, **fields})
 
     @property
     def last_news(self) -> float:
         """When the run last wrote anything: the time of its newest file."""
         times = [0.0]
-        for name in (".", "run.json", "metrics.csv", "checkpoints"):
-            path = self.dir / name
-            if path.exists():
-                times.append(path.stat().st_mtime)
+        for name in (".", RECORD, "metrics.csv", "checkpoints"):
+            with suppress(FileNotFoundError):
+                times.append((self.dir / name).stat().st_mtime)
         return max(times)
 
     @property
@@ -178,7 +187,7 @@ class Run:
         """The agent of the last checkpoint."""
         from gymlab.engine.agent import Agent
 
-        return Agent.from_checkpoint(self, self.checkpoints.find())
+        return Agent.from_run(self)
 
     def mark_last(self) -> None:
         """Make `@last` mean this run."""
@@ -231,6 +240,11 @@ def all_runs(runs_dir: Path) -> Iterator[Run]:
         yield Run(path)
 
 
+def is_run_file(path: Path) -> bool:
+    """Whether a config file is a run's, which may be somebody else's: runs write JSON, people write YAML."""
+    return path.suffix == ".json" or (path.suffix in (".yaml", ".yml") and (path.parent / CONFIG).exists())
+
+
 def run_directories(runs_dir: Path) -> list[Path]:
     """Directories that may be runs, by name: not hidden, and no links, which could lead out."""
     try:
@@ -274,8 +288,10 @@ def find_run(reference: str, runs_dir: Path) -> tuple[Run, str]:
         if _has_config(directory):
             return Run(directory), which
         if directory.is_dir():
+            status = "damaged" if os.path.lexists(directory / CONFIG) else "incomplete"
             raise CheckpointError(
-                f"{directory} is no run that can be used: it has no config.json. `gymlab runs prune {name} --status incomplete` removes it."
+                f"{directory} is no run that can be used: it has no config.json that is a file. "
+                f"`gymlab runs prune {name} --status {status}` removes it."
             )
     known = [run.id for run in all_runs(runs_dir)]
     raise CheckpointError(
@@ -311,7 +327,7 @@ def _has_config(directory: Path) -> bool:
 @contextmanager
 def _exclusively(path: Path) -> Iterator[None]:
     """One process and thread at a time; where there are no locks, without."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_plain(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -26,6 +26,7 @@ from gymlab.metrics.video import FrameReader
 
 if TYPE_CHECKING:
     from gymlab.engine.agent import Agent
+    from gymlab.engine.checkpoint import Checkpoint
     from gymlab.engine.run import Run
 
 Split = Literal["train", "test"]
@@ -120,19 +121,24 @@ def _kept(path: Path) -> SavedEpisode:
 def from_sequence_replay(run: Run, agent: Agent) -> Iterator[EpisodeEntry]:
     """Episodes of training in the sequence replay that the newest checkpoint refers to."""
     actions = getattr(agent.workflow, "actions", None)
-    checkpoints = run.checkpoints.all()
-    if not checkpoints or not isinstance(actions, ActionVectors):
+    if not run.checkpoints.all() or not isinstance(actions, ActionVectors):
         return
-    newest = checkpoints[-1]
-    files = store_of(run.checkpoints.directory)
-    for name, state in (newest.read_part("buffers") or {}).items():
-        if not isinstance(state, Mapping) or "streams" not in state or files.directory.is_symlink():
-            continue
-        files.verify({key: entry for key, entry in newest.chunks.items() if key.startswith(name)}, contents=False)
+    for streams in run.checkpoints.read("@last", _streams):
         context = agent.workflow.context
         parts = ObservationParts(context.observation_space, context.raw_observation_space)
-        streams = [RecordStream(stream, state["layout"], files) for stream in state["streams"]]
         yield from _episodes_of(streams, parts, actions)
+
+
+def _streams(checkpoint: Checkpoint) -> list[list[RecordStream]]:
+    """The streams of each sequence replay of a checkpoint, with their files open: those can be read even when they are deleted."""
+    files = store_of(checkpoint.path.parent)
+    found = []
+    for name, state in (checkpoint.read_part("buffers") or {}).items():
+        if not isinstance(state, Mapping) or "streams" not in state or files.directory.is_symlink():
+            continue
+        files.verify({key: entry for key, entry in checkpoint.chunks.items() if key.startswith(name)}, contents=False)
+        found.append([RecordStream(stream, state["layout"], files) for stream in state["streams"]])
+    return found
 
 
 def _episodes_of(

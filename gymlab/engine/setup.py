@@ -26,6 +26,7 @@ from gymlab.config.targets import instantiate
 from gymlab.engine.controllers import ControllerManager
 from gymlab.engine.hyperparameters import Hyperparameters
 from gymlab.engine.phases import PhaseScheduler, buffer_of, collects
+from gymlab.engine.secrets import take_secrets
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
@@ -101,6 +102,7 @@ def evaluation_environment(
     pace: Pace | None = None,
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
+    take_secrets(config)
     capped = episode_capped(config)
     apart = family_of(config.env_id).one_a_process
     if apart:
@@ -209,6 +211,7 @@ def _seed_libraries(seeds: SeedTree) -> None:
 
 def prepare(config: Config, backend: str | None = None) -> Session:
     """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
+    take_secrets(config, training=True)
     fabric = make_fabric(config)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
     counters, stop_signal = Counters(), StopSignal()

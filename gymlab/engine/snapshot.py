@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +12,17 @@ import numpy as np
 import torch
 
 from gymlab.engine.agent import load_model
+from gymlab.engine.checkpoint import understood
 from gymlab.engine.chunk_store import referenced_by
-from gymlab.engine.workflow import Counters
+from gymlab.engine.manifest import STATE
 from gymlab.envs.spaces import space_to_json
 
 if TYPE_CHECKING:
     from gymlab.engine.checkpoint import Checkpoint
     from gymlab.engine.orchestrator import Orchestrator
+
+SHARED = ("counters", "phase", "hyperparameters", "best_score", "seconds", "epoch_began")
+"""Of state.json, what all processes of a training have in common."""
 
 
 def take(loop: Orchestrator) -> dict[str, Any]:
@@ -61,31 +67,49 @@ def take(loop: Orchestrator) -> dict[str, Any]:
 def restore(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     """Put a fresh loop exactly where the checkpoint was written."""
     restore_shared(loop, checkpoint)
-    workflow, state = loop.workflow, checkpoint.read_state()
-    loop.session.environment.set_state(checkpoint.read_part("envs")["train"])
-    for name, saved in checkpoint.read_part("buffers").items():
-        loop.buffers[name].set_state(saved)
-    workflow.set_state(checkpoint.read_part("workflow"))
-    workflow.context.controller_manager.set_states(checkpoint.read_part("controllers"))
-    loop.statistics.set_state(state["statistics"])
-    loop.recorder.set_state(state["pending_metrics"])
-    _set_random_states(checkpoint.read_part("rng"))
+    workflow, state = loop.workflow, checkpoint.read_state("statistics", "pending_metrics")
+    with _part(checkpoint, "envs") as saved:
+        loop.session.environment.set_state(saved["train"])
+    with _part(checkpoint, "buffers") as saved:
+        for name, buffer in saved.items():
+            loop.buffers[name].set_state(buffer)
+    with _part(checkpoint, "workflow") as saved:
+        workflow.set_state(saved)
+    with _part(checkpoint, "controllers") as saved:
+        workflow.context.controller_manager.set_states(saved)
+    with understood(f"statistics in {checkpoint.path / STATE}"):
+        loop.statistics.set_state(state["statistics"])
+        loop.recorder.set_state(state["pending_metrics"])
+    with _part(checkpoint, "rng") as saved:
+        _set_random_states(saved)
+
+
+@contextmanager
+def _part(checkpoint: Checkpoint, name: str) -> Iterator[Any]:
+    """A part of the state; what is wrong with it, when it is taken back, becomes an error that names it."""
+    saved = checkpoint.read_part(name)
+    with understood(f"The part {name!r} of {checkpoint.path}"):
+        yield saved
 
 
 def restore_shared(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     """Take from a checkpoint what all processes of a training have in common; environments and randomness stay a process's own."""
-    workflow, state = loop.workflow, checkpoint.read_state()
+    workflow, state = loop.workflow, checkpoint.read_state(*SHARED)
     load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
-    for name, saved in checkpoint.read_part("optimizer").items():
-        workflow.optimizers[name].load_state_dict(saved)
-    for name, value in asdict(Counters(**state["counters"])).items():
+    with _part(checkpoint, "optimizer") as saved:
+        for name, optimizer in saved.items():
+            workflow.optimizers[name].load_state_dict(optimizer)
+    for name, value in asdict(checkpoint.read_counters()).items():
         setattr(loop.counters, name, value)
-    loop.scheduler.set_state(state["phase"])
-    loop.hyperparameters.set_state(state["hyperparameters"])
+    with understood(f"phase or hyperparameters in {checkpoint.path / STATE}"):
+        loop.scheduler.set_state(state["phase"])
+        loop.hyperparameters.set_state(state["hyperparameters"])
     for callback in loop.callbacks:
-        saved = state.get("callbacks", {}).get(type(callback).__name__)
+        kind = type(callback).__name__
+        saved = state.get("callbacks", {}).get(kind)
         if saved:
-            callback.set_state(saved)
+            with understood(f"callbacks.{kind} in {checkpoint.path / STATE}"):
+                callback.set_state(saved)
     loop.best_score = state["best_score"]
     loop.seconds_before = state["seconds"]
     loop.cpu_seconds_before = state.get("cpu_seconds", 0.0)

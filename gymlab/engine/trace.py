@@ -19,6 +19,7 @@ import numpy as np
 
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.components.returns import gae, reward_to_go
+from gymlab.engine.secrets import take_secrets
 from gymlab.engine.seeding import SeedTree
 from gymlab.engine.setup import episode_capped
 from gymlab.envs.build import make_env
@@ -93,6 +94,7 @@ def play_environment(
     config: Config, *, seed: int = 0, render: bool = False, tap: Callable[[gym.Env], gym.Env] | None = None
 ) -> SubEnv:
     """One environment to look at, stepped in this process, with the episodes that `Agent.make_env` has for the seed."""
+    take_secrets(config)
     mode = "rgb_array" if render else None
     return make_env(episode_capped(config), seeds=SeedTree(seed), purpose=PURPOSE, render_mode=mode, tap=tap)
 
@@ -266,9 +268,7 @@ def outcome(agent: Agent, steps: Sequence[TraceStep]) -> Outcome:
 
 def learned_reward(agent: Agent, rewards: np.ndarray) -> np.ndarray:
     """Rewards in the units of the agent's values: where it learned on normalised ones, by the statistics of its checkpoint."""
-    if not agent.config.normalize_reward or agent.checkpoint is None:
-        return rewards
-    collector = (agent.checkpoint.read_part("workflow") or {}).get("collector") or {}
+    collector = (agent.workflow_state or {}).get("collector") or {}
     saved = collector.get("reward_normalizer")
     if saved is None:
         return rewards

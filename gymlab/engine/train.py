@@ -28,23 +28,30 @@ from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.chunk_store import attach_buffers
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
+from gymlab.engine.links import refuse_links_out
 from gymlab.engine.lock import run_lock, this_process
 from gymlab.engine.orchestrator import Orchestrator
-from gymlab.engine.resume import changed_settings, rewind, split_tunable, write_config
+from gymlab.engine.origin import EnvKwargs, named_again
+from gymlab.engine.resume import changed_settings, check_files, rewind, split_tunable, write_config
 from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore, restore_shared
 from gymlab.engine.workflow import find_workflow
-from gymlab.errors import ConfigError, NonFiniteError, did_you_mean
+from gymlab.errors import ConfigError, GymlabError, NonFiniteError, did_you_mean
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.recorder import Recorder
-from gymlab.metrics.redact import redact
+from gymlab.metrics.redact import redact, redact_text
 from gymlab.metrics.setup import open_monitor
 from gymlab.metrics.styles import MetricStyles
 
 
-def run_config(run: Run) -> Config:
-    """The validated config of a run; it may come from somebody else, so nothing in it is imported by path."""
+def run_config(run: Run, env_kwargs: EnvKwargs = ()) -> Config:
+    """The config of a run, to build from: it may come from somebody else, so files that it names are refused unless `env_kwargs` name them again."""
+    return named_again(stored_config(run), env_kwargs, place=str(run.config_path))
+
+
+def stored_config(run: Run) -> Config:
+    """The validated config of a run as it was written, to look at: environments are made of `run_config`."""
     return from_dict(run.config_data, lambda algo: find_workflow(algo).Config)
 
 
@@ -74,7 +81,7 @@ def train(
         with disk_watched(run), run_lock(run.dir), session.stop_signal:
             for name in (STARTED, CONFIG):
                 write_json(run.dir / name, redact(dump(config)))
-            run.update_record(started=started, **_identity(session, command))
+            run.update_record(started=started, **_identity(session, command and redact_text(command)))
             return _train_in(run, session, notices)
     finally:
         session.close()
@@ -85,8 +92,10 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
 
     Hyperparameters that it names (`tuned`) or that differ change at the start of the first epoch, as if asked for with `gymlab set`.
     """
+    refuse_links_out(run.dir)
+    check_files(run)
     refuse_if_training(run)
-    before = run_config(run)
+    before = stored_config(run)
     config, asked = split_tunable(before, config, tuned)
     changes = changed_settings(before, config)
     session = prepare(config, backend=run.record.get("backend"))
@@ -94,6 +103,7 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
         if not session.fabric.is_global_zero:
             return _train_beside(session, resumed=True)
         with disk_watched(run), run_lock(run.dir), session.stop_signal:
+            run.checkpoints.recover()
             checkpoint = run.checkpoints.find(which, resumable=True)
             # A checkpoint of another network is refused before anything that came after it is cut.
             load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path))
@@ -103,9 +113,9 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
             write_config(run, redact(dump(config)))
             record = run.record
             lost = {name: value for name, value in _identity(session, None).items() if name not in record}
-            sitting = {"time": time.time(), "from": checkpoint.path.name}
-            run.update_record(**lost, resumed=[*record.get("resumed", []), sitting])
-            told = [f"Resumed from {checkpoint.path.name}.", *(f"Changed: {change}" for change in changes)]
+            sitting = {"time": time.time(), "from": checkpoint.name}
+            run.update_record(**lost, resumed=[*(record.get("resumed") or []), sitting])
+            told = [f"Resumed from {checkpoint.name}.", *(f"Changed: {change}" for change in changes)]
             if session.fabric.world_size > 1:
                 session.fabric.broadcast(str(checkpoint.path))
                 told.append("The first process goes on where it was; the others begin with fresh episodes.")
@@ -149,41 +159,62 @@ def default_command(config: Config) -> str:
 
 
 def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Checkpoint | None = None) -> Run:
-    config = session.config
     # What an earlier sitting ended with would be taken for this one's if it were killed.
     ended = {"reason": None, "ended": None, "result": None}
     run.update_record(status="running", **this_process(), **ended, versions=versions())
     run.mark_last()
     threshold = return_threshold(session)
-    with _open_monitor(run, config, threshold) as monitor:
-        monitor.show(_plan(session))
-        if session.environment.notice:
-            monitor.show(session.environment.notice)
-        for notice in notices:
-            monitor.notice(notice)
-        checkpoints = CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints)
-        callbacks = _callbacks(run, session, threshold, monitor.styles)
-        loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints)
-        try:
-            attach_buffers(session.buffers, checkpoints.chunk_store)
-            if checkpoint is not None:
-                restore(loop, checkpoint)
-            elif config.init_from_run is not None:
-                _transfer(config, run.dir.parent, session, monitor)
-            reason = loop.run()
-        except BaseException as error:
-            if isinstance(error, NonFiniteError):
-                write_evidence(error, run.dir, session.counters)
-            monitor.log_text(f"crashed: {type(error).__name__}: {error}")
-            # Where the disk is full this cannot be written either: a run whose process is gone counts as crashed anyway.
-            with suppress(OSError):
-                run.update_record(status="crashed", reason=f"{type(error).__name__}: {error}", ended=time.time())
-            raise
-        finally:
-            loop.close()
-        status = "stopped" if session.stop_signal.requested else "finished"
-        run.update_record(status=status, reason=reason, ended=time.time(), best_return=loop.best_score)
+    try:
+        with _open_monitor(run, session.config, threshold) as monitor:
+            loop = _run_loop(run, session, monitor, notices, checkpoint, threshold)
+            status = "stopped" if loop.stopped else "finished"
+            run.update_record(status=status, reason=loop.stop_reason, ended=time.time(), best_return=loop.best_score)
+    except BaseException as error:
+        # Where the disk is full this cannot be written either: a run whose process is gone counts as crashed anyway.
+        with suppress(OSError, GymlabError):
+            run.update_record(status="crashed", reason=_reason(error), ended=time.time())
+        raise
     return run
+
+
+def _run_loop(
+    run: Run,
+    session: Session,
+    monitor: Monitor,
+    notices: Sequence[str],
+    checkpoint: Checkpoint | None,
+    threshold: float | None,
+) -> Orchestrator:
+    """Train to the end, from a checkpoint if there is one; what ends it early is written down where people look."""
+    config = session.config
+    monitor.show(_plan(session))
+    if session.environment.notice:
+        monitor.show(session.environment.notice)
+    for notice in notices:
+        monitor.notice(notice)
+    checkpoints = CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints)
+    callbacks = _callbacks(run, session, threshold, monitor.styles)
+    loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints)
+    try:
+        attach_buffers(session.buffers, checkpoints.chunk_store)
+        if checkpoint is not None:
+            restore(loop, checkpoint)
+        elif config.init_from_run is not None:
+            _transfer(config, run.dir.parent, session, monitor)
+        loop.run()
+    except BaseException as error:
+        if isinstance(error, NonFiniteError):
+            write_evidence(error, run, session.counters)
+        monitor.log_text(f"crashed: {_reason(error)}")
+        raise
+    finally:
+        loop.close()
+    return loop
+
+
+def _reason(error: BaseException) -> str:
+    """What ended a run, in a line that may be written down."""
+    return redact_text(f"{type(error).__name__}: {error}")
 
 
 def _transfer(config: Config, runs_dir: Path, session: Session, monitor: Monitor) -> None:
@@ -191,10 +222,10 @@ def _transfer(config: Config, runs_dir: Path, session: Session, monitor: Monitor
     assert config.init_from_run is not None
     parts = None if not config.init_parts else _parts(session.workflow.modules, config.init_parts)
     source, which = find_run(config.init_from_run, runs_dir)
-    checkpoint = source.checkpoints.find(which)
-    load_model(session.workflow, checkpoint.read_model(), where=str(checkpoint.path), parts=parts)
+    checkpoint, model = source.checkpoints.read(which, lambda checkpoint: (checkpoint, checkpoint.read_model()))
+    load_model(session.workflow, model, where=str(checkpoint.path), parts=parts)
     taken = "" if parts is None else f" ({', '.join(parts)})"
-    monitor.notice(f"Parameters{taken} taken from {source.id}/{checkpoint.path.name}.")
+    monitor.notice(f"Parameters{taken} taken from {source.id}/{checkpoint.name}.")
 
 
 def _parts(modules: Collection[str], wanted: Collection[str]) -> list[str]:

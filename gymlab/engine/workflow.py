@@ -7,6 +7,7 @@ phase names, routes the data, counts, logs and saves what `get_state` and the mo
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from gymlab.config.schema import Config
+from gymlab.config.targets import COMPONENTS
 from gymlab.errors import ConfigError, did_you_mean
 from gymlab.registry import Registry
 
@@ -148,7 +150,15 @@ class WorkflowContext:
     def make_buffer(self, name: str, default: Callable[..., Any], *given: Any, **options: Any) -> Any:
         """A buffer of what only the workflow knows; the kind and the options that an experiment sets under `buffers` win."""
         named = self.buffers.get(name, partial(default))
-        return named.func(*given, **{**options, **named.keywords})
+        options |= named.keywords
+        try:
+            inspect.signature(named.func).bind(*given, **options)
+        except TypeError as error:
+            kind = next((known for known in COMPONENTS if COMPONENTS.get(known) is default), default.__name__)
+            raise ConfigError(
+                f"buffers.{name}: {self.config.algo_id} keeps there what a `_target_: {kind}` is made for, and not a {named.func.__name__} ({error})."
+            ) from error
+        return named.func(*given, **options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def agent_facts(request: Request, run: str) -> Response:
             {
                 "algorithm": agent.config.algo_id,
                 "environment": agent.config.env_id,
-                "checkpoint": agent.checkpoint.path.name.removesuffix(".ckpt"),
+                "checkpoint": agent.checkpoint.name.removesuffix(".ckpt"),
                 "modules": [module_tree(module, name) for name, module in agent.workflow.modules.items()],
                 "action_space": str(agent.action_space),
                 "maps": kinds_of_map(agent),

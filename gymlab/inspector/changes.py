@@ -62,11 +62,11 @@ def _values(body: Any) -> dict[str, str]:
 def _tunables(request: Request, run: Run) -> list[dict[str, Any]]:
     from gymlab.api import get_hyperparameters
     from gymlab.config.field_types import describe_type
-    from gymlab.engine.train import run_config
+    from gymlab.engine.train import stored_config
 
     inspector = request.inspector
     found = get_hyperparameters(run.id, runs_dir=inspector.runs_dir, plugins=inspector.plugins)
-    fields = type(run_config(run)).model_fields
+    fields = type(stored_config(run)).model_fields
     return [
         {
             "name": tunable.name,

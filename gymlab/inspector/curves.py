@@ -122,7 +122,7 @@ def marks(request: Request, run: str) -> Response:
     try:
         for recap in read_alerts(found.dir):
             alerts.append({**asdict(recap), "seconds": places(recap.first_env_steps)})
-    except (GymlabError, TypeError) as error:
+    except GymlabError as error:
         problems.append(f"The alerts of {run} cannot be read: {str(error).partition(chr(10))[0]}")
     made: list[dict[str, Any]] = []
     waiting: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.api import load_plugins
-from gymlab.engine.train import run_config
+from gymlab.engine.train import stored_config
 from gymlab.engine.workflow import Dream, PlanningAgent, Recording, WorldModel, find_workflow, workflow_names
 from gymlab.inspector.episodes import FOR_EVER, finished
 from gymlab.inspector.frames import png
@@ -57,7 +57,7 @@ class Dreams:
 def world_model(request: Request, run: str) -> Response:
     """Whether a run's algorithm dreams or plans in a world model, and which algorithms do."""
     load_plugins(request.inspector.plugins)
-    algorithm = run_config(request.run(run)).algo_id
+    algorithm = stored_config(request.run(run)).algo_id
     able = {name: {"dreams": has_world_model(name), "plans": makes_plans(name)} for name in workflow_names()}
     others = [name for name, ways in able.items() if any(ways.values())]
     dreaming = [name for name, ways in able.items() if ways["dreams"]]

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.engine.run import Run
 from gymlab.engine.trace import TraceStep
 from gymlab.inspector.frames import media_type, png
-from gymlab.inspector.loading import checkpoint_list, checkpoint_name, find_checkpoint, load_agent
+from gymlab.inspector.loading import checkpoint_list, checkpoint_name, read_agent
 from gymlab.inspector.routes import Body, HttpError, Inspector, Request, Response, download, json_response, route
 from gymlab.inspector.traces import Trace, Traces, Wish
+from gymlab.metrics.comparison import spreadsheet_cell
 from gymlab.metrics.video import VideoWriter
 
 MOST_STEPS = 20_000
@@ -40,17 +40,16 @@ def start_trace(request: Request) -> Response:
     body = Body(request.body, ("run", "checkpoint", "deterministic", "seed", "steps"))
     run = request.run(body.text("run", 128))
     deterministic = body.flag("deterministic", True)
-    checkpoint = find_checkpoint(run, body.text("checkpoint", 64, "best"))
+    saved = read_agent(request.inspector, run, body.text("checkpoint", 64, "best"))
     wish = Wish(
         run.id,
-        checkpoint_name(checkpoint),
-        (checkpoint.path / "manifest.json").stat().st_mtime,
+        checkpoint_name(saved.checkpoint),
+        saved.written,
         deterministic,
         body.integer("seed", 0, low=0, high=LARGEST_SEED),
         body.integer("steps", 500, low=1, high=MOST_STEPS),
     )
-    inspector = request.inspector
-    trace = traces_of(inspector).start(wish, lambda: load_agent(inspector, Run(run.dir), checkpoint))
+    trace = traces_of(request.inspector).start(wish, saved.build)
     return json_response(progress(trace), 202)
 
 
@@ -244,14 +243,13 @@ def table_text(trace: Trace) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value for a spreadsheet; a text that it would take for a formula is quoted."""
+    """A value for a spreadsheet."""
     if value is None:
         return ""
     if isinstance(value, list):
-        return " ".join(map(str, value))
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
+        joined = " ".join(map(str, value))
+        return spreadsheet_cell(joined) if any(isinstance(item, str) for item in value) else joined
+    return spreadsheet_cell(value)
 
 
 def _end(trace: Trace, step: TraceStep) -> str:

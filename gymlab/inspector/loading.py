@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Lock
 from typing import Any
 
 from gymlab.api import load_plugins
-from gymlab.engine.agent import Agent
+from gymlab.engine.agent import Agent, SavedAgent
 from gymlab.engine.checkpoint import Checkpoint
 from gymlab.engine.run import Run
 from gymlab.errors import CheckpointError
@@ -22,17 +23,28 @@ MOST_AGENTS = 4
 
 def checkpoint_name(checkpoint: Checkpoint) -> str:
     """What the page calls a checkpoint."""
-    return checkpoint.path.name.removesuffix(".ckpt")
+    return checkpoint.name.removesuffix(".ckpt")
 
 
 def own_checkpoints(run: Run) -> list[Checkpoint]:
     """Finished checkpoints of a run, oldest first; one that is, or holds, a link out of the run is none of its own."""
+    own = []
+    for checkpoint in run.checkpoints.all():
+        with suppress(CheckpointError):
+            refuse_foreign(run, checkpoint)
+            own.append(checkpoint)
+    return own
+
+
+def refuse_foreign(run: Run, checkpoint: Checkpoint) -> None:
+    """An error for a checkpoint that is, or holds, a link out of the run."""
     root = run.dir.resolve()
-    return [
-        checkpoint
-        for checkpoint in run.checkpoints.all()
-        if all(path.resolve().is_relative_to(root) for path in (checkpoint.path, *checkpoint.path.iterdir()))
-    ]
+    try:
+        paths = [checkpoint.path, *checkpoint.path.iterdir()]
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint.path} cannot be read: {error.strerror}.") from error
+    if not all(path.resolve().is_relative_to(root) for path in paths):
+        raise CheckpointError(f"{checkpoint.path} leads out of {run.id}. It is not read.")
 
 
 def checkpoint_list(run: Run) -> list[dict[str, Any]]:
@@ -54,32 +66,31 @@ def checkpoint_list(run: Run) -> list[dict[str, Any]]:
                 "epoch": checkpoint.place[0],
                 "env_steps": counters.get("env_steps"),
                 "return": metrics.get(names.episode_return("val"), metrics.get(names.episode_return("train"))),
-                "best": checkpoint.path.name == links["best"],
-                "last": checkpoint.path.name == links["last"],
+                "best": checkpoint.name == links["best"],
+                "last": checkpoint.name == links["last"],
             }
         )
     return found
 
 
-def find_checkpoint(run: Run, name: str) -> Checkpoint:
-    """The checkpoint of that name in the run's own list, verified; `best` means the best one, else the newest."""
-    checkpoints = own_checkpoints(run)
-    if not checkpoints:
+def meant_by(run: Run, name: str) -> str:
+    """What a name of the page is to the run: one of its own checkpoints; `best` is the best one of the moment, else the newest."""
+    names = [checkpoint_name(checkpoint) for checkpoint in own_checkpoints(run)]
+    if not names:
         raise HttpError(404, f"{run.id} has no finished checkpoint yet. Wait for one, or pick another run.")
     if name == "best":
-        marked = [entry["name"] for entry in checkpoint_list(run) if entry["best"]]
-        name = marked[0] if marked else checkpoint_name(checkpoints[-1])
-    for checkpoint in checkpoints:
-        if checkpoint_name(checkpoint) == name:
-            checkpoint.verify(resumable=False)
-            return checkpoint
-    raise HttpError(404, f"{run.id} has no such checkpoint any more. Reload the page for those it has.")
+        best = run.checkpoints.best
+        return "@best" if best is not None and best.removesuffix(".ckpt") in names else "@last"
+    if name not in names:
+        raise HttpError(404, f"{run.id} has no such checkpoint any more. Reload the page for those it has.")
+    return name
 
 
-def load_agent(inspector: Inspector, run: Run, checkpoint: Checkpoint) -> Agent:
-    """A fresh agent, with what the user's plugins register."""
+def read_agent(inspector: Inspector, run: Run, name: str) -> SavedAgent:
+    """What a checkpoint holds, verified, to build an agent with what the user's plugins register."""
     load_plugins(inspector.plugins)
-    return Agent.from_checkpoint(run, checkpoint)
+    env_kwargs = inspector.env_kwargs if run.id == inspector.initial else ()
+    return SavedAgent.read(run, meant_by(run, name), env_kwargs, partial(refuse_foreign, run))
 
 
 class Agents:
@@ -93,17 +104,25 @@ class Agents:
     @contextmanager
     def use(self, run: Run, name: str) -> Iterator[Agent]:
         """The agent of a checkpoint, for the caller alone; its random stream and its state are nobody's to rely on."""
-        checkpoint = find_checkpoint(run, name)
-        key = (run.id, checkpoint.path.name, (checkpoint.path / "manifest.json").stat().st_mtime)
         with self._lock:
+            key = run.checkpoints.read(
+                meant_by(run, name), lambda checkpoint: _key(run, checkpoint.name, checkpoint.written)
+            )
             if key not in self._kept:
-                self._kept[key] = (load_agent(self._inspector, run, checkpoint), Lock())
+                saved = read_agent(self._inspector, run, name)
+                key = _key(run, saved.checkpoint.name, saved.written)
+                self._kept[key] = (saved.build(), Lock())
             self._kept.move_to_end(key)
             while len(self._kept) > MOST_AGENTS:
                 self._kept.popitem(last=False)
             agent, lock = self._kept[key]
         with lock:
             yield agent
+
+
+def _key(run: Run, name: str, written: float) -> tuple[str, str, float]:
+    """By when it was written too: a run may write another one under the same name."""
+    return run.id, name, written
 
 
 def agents_of(inspector: Inspector) -> Agents:

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from gymlab.engine.recorded_game import RecordedGame
 from gymlab.engine.run import Run
 from gymlab.inspector.episodes import LARGEST_SEED
-from gymlab.inspector.loading import find_checkpoint, load_agent
+from gymlab.inspector.loading import read_agent
 from gymlab.inspector.play_sessions import PlaySession, PlaySessions, PlayWish, Where
 from gymlab.inspector.routes import Body, HttpError, Inspector, Request, Response, json_response, route
 
@@ -25,7 +25,7 @@ def start(request: Request) -> Response:
     """Open a game: {run, checkpoint, where, by, seed, deterministic, likeliest}."""
     body = Body(request.body, WISH)
     run = request.run(body.text("run", 128))
-    checkpoint = find_checkpoint(run, body.text("checkpoint", 64, "best"))
+    saved = read_agent(request.inspector, run, body.text("checkpoint", 64, "best"))
     wish = PlayWish(
         where=cast("Where", body.choice("where", get_args(Where))),
         by_agent=body.choice("by", ("agent", "you")) == "agent",
@@ -33,10 +33,10 @@ def start(request: Request) -> Response:
         deterministic=body.flag("deterministic", True),
         likeliest=body.flag("likeliest", False),
     )
-    inspector, sessions = request.inspector, sessions_of(request.inspector)
+    sessions = sessions_of(request.inspector)
 
     def open_game() -> dict[str, Any]:
-        session = sessions.start(Run(run.dir), load_agent(inspector, run, checkpoint), wish)
+        session = sessions.start(Run(run.dir), saved.build(), wish)
         return session.facts() | {"state": session.state()}
 
     return json_response(sessions.do(open_game), 201)

@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
+from gymlab.engine.links import links_out
 from gymlab.engine.run import Run, run_directories
 
 RUN_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
@@ -58,6 +59,8 @@ class Inspector:
         """Known to the page alone; a request that changes anything carries it."""
         self.initial: str | None = None
         """Run that the page selects when its address names none."""
+        self.env_kwargs: Sequence[str] = ()
+        """Arguments of that run's environment that the user gave on the command line, `key=value`."""
         self._shared: dict[str, Any] = {}
         self._lock = Lock()
 
@@ -80,19 +83,9 @@ class Inspector:
                 404, f"There is no run {name[:80]!r} in the list. It may have been removed: reload the page."
             )
         run = Run(self.runs_dir / name)
-        if leading_out := links_out(run):
+        if leading_out := links_out(run.dir, FILES_READ):
             raise HttpError(403, f"{', '.join(leading_out)} of {name} leads out of the run. It is not read.")
         return run
-
-
-def links_out(run: Run) -> list[str]:
-    """Files of a run that are links to somewhere outside of it."""
-    root = run.dir.resolve()
-    return [
-        name
-        for name in FILES_READ
-        if (run.dir / name).is_symlink() and not (run.dir / name).resolve().is_relative_to(root)
-    ]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from gymlab.engine.callbacks.alerts import read_alerts
+from gymlab.engine.links import links_out
 from gymlab.engine.registry import RunEntry, read_entry
 from gymlab.engine.run import Run
 from gymlab.errors import GymlabError
-from gymlab.inspector.routes import FILES_READ, Request, Response, finite, json_response, links_out, route
+from gymlab.inspector.routes import FILES_READ, Request, Response, finite, json_response, route
 from gymlab.inspector.table import MetricsTable
 from gymlab.metrics import names
 
@@ -66,7 +67,7 @@ def runs(request: Request) -> Response:
 
 def read_row(run: Run) -> dict[str, Any] | None:
     """One run as the page shows it. One that cannot be read is there too, with the reason."""
-    if leading_out := links_out(run):
+    if leading_out := links_out(run.dir, FILES_READ):
         reason = f"{', '.join(leading_out)} leads out of the run; it is not read."
         return plain_row(RunEntry(run, "damaged", reason))
     entry = read_entry(run)
@@ -121,7 +122,7 @@ def sparkline(path: Path) -> list[float]:
     """The return over the run in some points; a sample, whatever the size of the file."""
     try:
         table = MetricsTable(path)
-    except OSError:
+    except (GymlabError, OSError):
         return []
     for name in RETURNS:
         values = table.sample([name], SPARKLINE_POINTS).get(name)
@@ -134,7 +135,7 @@ def alert_count(run: Run) -> int | None:
     """How many alerts a run has; None where its file cannot be read."""
     try:
         return len(read_alerts(run.dir))
-    except (GymlabError, TypeError, OSError):
+    except (GymlabError, OSError):
         return None
 
 

@@ -7,6 +7,7 @@ import importlib
 import ipaddress
 import json
 import logging
+import re
 import socket
 import sys
 from collections.abc import Sequence
@@ -158,7 +159,11 @@ class Connection(BaseHTTPRequestHandler):
         if not self.server.allows_host(self.headers.get("Host", "")):
             self.close_connection = True
             raise HttpError(403, "This address is not the inspector's. Open the one that `gymlab inspect` printed.")
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            self.close_connection = True
+            raise HttpError(400, "The address cannot be read.") from None
         path = decoded(address.path)
         body = self._body() if method == "POST" else None
         if method == "GET" and path in FILES:
@@ -190,14 +195,15 @@ class Connection(BaseHTTPRequestHandler):
         site = self.headers.get("Sec-Fetch-Site")
         if origin is None and site is None:
             raise HttpError(403, "A change must come from the inspector's own page.")
-        if origin is not None and urlsplit(origin).netloc != self.headers.get("Host"):
+        if origin is not None and origin_host(origin) != self.headers.get("Host"):
             raise HttpError(403, "A change must come from the inspector's own page.")
         if site not in (None, "same-origin"):
             raise HttpError(403, "A change must come from the inspector's own page.")
         if self.headers.get("X-Gymlab-Token") != self.server.inspector.token:
             raise HttpError(403, "This page belongs to an inspector that has ended. Reload it.")
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > BODY_LIMIT:
+        # Some characters are digits to Python and no number, and a number may be too long to be read.
+        if not re.fullmatch(r"[0-9]{1,9}", length) or int(length) > BODY_LIMIT:
             raise HttpError(413, f"A request has at most {BODY_LIMIT:,} bytes.")
         content = self.rfile.read(int(length))
         self.close_connection = False
@@ -262,6 +268,14 @@ def decoded(path: str) -> str:
     if odd or not plain.startswith("/") or "" in segments[:-1]:
         raise HttpError(404, "There is nothing at this address.")
     return plain
+
+
+def origin_host(header: str) -> str | None:
+    """Host and port of an Origin header; None where it is no address."""
+    try:
+        return urlsplit(header).netloc
+    except ValueError:
+        return None
 
 
 def host_name(header: str) -> str:

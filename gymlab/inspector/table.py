@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gymlab.errors import GymlabError
+from gymlab.plain_files import open_plain
 
 PIECE_BYTES = 4 << 20
 """Read at a time in the background."""
@@ -71,7 +72,7 @@ class MetricsTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.generation = next(self._generations)
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._file = open_plain(path, os.O_RDONLY)
         header = os.pread(self._file, HEADER_BYTES, 0).partition(b"\n")
         self.names = header[0].decode(errors="replace").split(",") if header[1] else []
         self._start = len(header[0]) + 1

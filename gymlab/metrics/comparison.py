@@ -12,15 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from gymlab.errors import GymlabError
 from gymlab.metrics.statistics import Interval, aggregate, probability_of_improvement
+from gymlab.metrics.terminal import clean
 
 ALL = "all, normalised"
 """Stands for the environment in what is aggregated over several."""
 MEASURES = ("iqm", "mean", "median")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a text that begins with one of these for a formula."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,13 @@ def _matrix(
     return np.array(columns).T
 
 
+def spreadsheet_cell(value: Any) -> Any:
+    """A value for a table that people open in a spreadsheet: a text that it would take for a formula is quoted."""
+    if not isinstance(value, str):
+        return value
+    return f"'{clean(value)}" if value[:1] in FORMULA_SIGNS else clean(value)
+
+
 def write_csv(comparison: Comparison, path: Path) -> Path:
     """A row for each environment and group; the file appears under its name when it is whole."""
     names = [f"{measure}{suffix}" for measure in MEASURES for suffix in ("", "_low", "_high")]
@@ -152,6 +163,7 @@ def write_csv(comparison: Comparison, path: Path) -> Path:
             intervals = [getattr(result, measure) for measure in MEASURES]
             numbers = [number for found in intervals for number in (found.mean, found.low, found.high)]
             row = [result.environment, result.group, len(result.runs), seeds, *numbers]
-            writer.writerow([*row, round(result.env_steps), round(result.seconds, 3)])
+            row += [round(result.env_steps), round(result.seconds, 3)]
+            writer.writerow([spreadsheet_cell(value) for value in row])
     temporary.replace(path)
     return path

@@ -22,6 +22,7 @@ from gymlab.metrics.redact import redact_text
 from gymlab.metrics.runlog import LOGGER, checkpoint_lines_enabled
 from gymlab.metrics.styles import MetricStyles, load_styles
 from gymlab.metrics.table import MetricsTable, format_value
+from gymlab.metrics.terminal import CleanConsole
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,7 +58,7 @@ class ConsoleSink(Sink):
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console or Console()
+        self.console = console or CleanConsole()
         self.quiet = quiet
         self.progress = Progress(title, budget, threshold, clock)
         self.styles = styles or load_styles()

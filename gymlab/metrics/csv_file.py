@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gymlab.errors import GymlabError
+from gymlab.errors import GymlabError, RunGone
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import ENV_STEPS, EPOCH
+from gymlab.plain_files import open_plain, open_to_read, replace_file
 
 WRITE_SECONDS = 1.0
 """Rows that come faster than this are written together."""
@@ -33,6 +34,7 @@ class CsvSink(Sink):
             self.columns = _read_lines(self.path)[0]
         self._known = set(self.columns)
         self._descriptor = self._open()
+        self._directory = os.stat(self.path.parent)
         self._waiting: list[Mapping[str, float]] = []
         self._write_seconds = write_seconds
         self._clock = clock
@@ -49,14 +51,18 @@ class CsvSink(Sink):
         self._write()
 
     def flush(self) -> None:
-        """Write what waits and wait until the file is on disk."""
+        """Write what waits and wait until the file is on disk; an error if that is no longer the run's directory."""
         self._write()
+        if not self.path.parent.is_dir() or not os.path.samestat(self._directory, os.stat(self.path.parent)):
+            raise RunGone(self.path.parent)
         os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Put the file on disk and close it."""
-        self.flush()
-        os.close(self._descriptor)
+        try:
+            self.flush()
+        finally:
+            os.close(self._descriptor)
 
     def _write(self) -> None:
         rows, self._waiting = self._waiting, []
@@ -68,7 +74,7 @@ class CsvSink(Sink):
         _write_all(self._descriptor, "".join(lines).encode())
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_plain(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def _add_columns(self, names: list[str]) -> None:
         """Write the file anew under a wider header and put it in place of the old one."""
@@ -81,24 +87,35 @@ class CsvSink(Sink):
         self.columns += names
         self._known.update(names)
         padding = "," * len(names)
-        _replace(self.path, [",".join(self.columns), *(line + padding for line in old_lines)])
+        _write_lines(self.path, [",".join(self.columns), *(line + padding for line in old_lines)])
         os.close(self._descriptor)
         self._descriptor = self._open()
 
 
 def read_metrics(path: str | Path) -> dict[str, list[float | None]]:
     """Columns by name, None where a row has no value; safe to call while a run is writing."""
-    columns, rows = _read_lines(Path(path))
+    path = Path(path)
+    columns, rows = _read_lines(path)
     table: dict[str, list[float | None]] = {}
-    for index, name in enumerate(columns):
-        table[name] = [_parse(row[index]) if index < len(row) else None for row in rows]
+    try:
+        for index, name in enumerate(columns):
+            table[name] = [_parse(row[index]) if index < len(row) else None for row in rows]
+    except ValueError as error:
+        raise damaged(path, error) from error
     return table
+
+
+def damaged(path: Path, problem: object) -> GymlabError:
+    """An error about a metrics file that cannot be read, with the way on."""
+    return GymlabError(
+        f"{path} is damaged: {problem}. Move it out of the run: `gymlab train --resume {path.parent.name}` begins a new one."
+    )
 
 
 def last_row(path: Path) -> dict[str, float]:
     """The newest whole row of a metrics file that is being written, from the file's end; empty before the first."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             columns = file.readline(TAIL_BYTES).decode(errors="replace").strip().split(",")
             file.seek(max(file.tell(), os.fstat(file.fileno()).st_size - TAIL_BYTES))
             lines = file.read().decode(errors="replace").split("\n")[:-1]
@@ -108,7 +125,7 @@ def last_row(path: Path) -> dict[str, float]:
     try:
         return {name: float(cell) for name, cell in zip(columns, cells, strict=False) if cell}
     except ValueError as error:
-        raise GymlabError(f"{path} is damaged: {error}.") from error
+        raise damaged(path, error) from error
 
 
 def truncate_after(path: str | Path, env_steps: int, epoch: int | None = None) -> int:
@@ -121,13 +138,16 @@ def truncate_after(path: str | Path, env_steps: int, epoch: int | None = None) -
     if not columns:
         return 0
     kept = []
-    for row in rows:
-        cells = row + [""] * (len(columns) - len(row))
-        if _at_most(cells, columns, ENV_STEPS, env_steps) and _at_most(cells, columns, EPOCH, epoch):
-            kept.append(cells)
+    try:
+        for row in rows:
+            cells = row + [""] * (len(columns) - len(row))
+            if _at_most(cells, columns, ENV_STEPS, env_steps) and _at_most(cells, columns, EPOCH, epoch):
+                kept.append(cells)
+    except ValueError as error:
+        raise damaged(path, error) from error
     used = [index for index in range(len(columns)) if any(cells[index] for cells in kept)]
     lines = [[columns[index] for index in used], *([cells[index] for index in used] for cells in kept)] if kept else []
-    _replace(path, [",".join(line) for line in lines])
+    _write_lines(path, [",".join(line) for line in lines])
     return len(rows) - len(kept)
 
 
@@ -158,9 +178,12 @@ def _parse(cell: str) -> float | None:
 def _read_lines(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows; a last line that is still being written is left out."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with open_to_read(path) as file:
+            text = file.read().decode("utf-8")
     except FileNotFoundError:
         raise GymlabError(f"No metrics at {path}. A run writes metrics.csv at its first epoch.") from None
+    except UnicodeDecodeError as error:
+        raise damaged(path, f"it holds bytes that are no text ({error})") from error
     lines = text.split("\n")[:-1]
     if not lines:
         return [], []
@@ -169,19 +192,15 @@ def _read_lines(path: Path) -> tuple[list[str], list[list[str]]]:
 
 def _drop_torn_line(path: Path) -> None:
     """Cut what a killed process left of a line."""
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
+    with open(path, "r+b", opener=open_plain) as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)
 
 
-def _replace(path: Path, lines: list[str]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _write_lines(path: Path, lines: list[str]) -> None:
+    replace_file(path, "".join(line + "\n" for line in lines).encode())
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gymlab.errors import RunGone
 from gymlab.metrics.names import HasCounters, counter_row
 from gymlab.metrics.redact import redact_text
 from gymlab.metrics.styles import GlobalStyle, MetricStyles
@@ -93,6 +95,7 @@ class Monitor:
 
     def alert(self, alert: Alert) -> None:
         """Tell the user that something has begun to look wrong: on the screen and in the record."""
+        alert = replace(alert, message=redact_text(alert.message))
         for sink in self.sinks:
             sink.alert(alert)
 
@@ -109,6 +112,8 @@ class Monitor:
 
     def show(self, renderable: RenderableType) -> None:
         """Print above the live table; nothing in quiet mode."""
+        if isinstance(renderable, str):
+            renderable = redact_text(renderable)
         for sink in self.sinks:
             sink.show(renderable)
 
@@ -137,7 +142,7 @@ class Monitor:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
-        except OSError:
+        except (OSError, RunGone):
             # On a full disk the last lines cannot be written; what ended the run is the better message.
             if kind is None:
                 raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,8 @@ import numpy as np
 
 from gymlab.metrics.names import ENV_STEPS, EPOCH, episode_return
 from gymlab.metrics.statistics import binned_curves
+from gymlab.metrics.terminal import clean
+from gymlab.plain_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,11 +179,15 @@ def style_axes(axes: Axes, *, title: str = "", note: str = "") -> None:
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a picture that appears under its name when it is whole."""
+    """Write a picture that appears under its name when it is whole. Names in it are letters: no formula, nothing that has no shape."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(clean(text.get_text()))
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    figure.savefig(temporary)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        figure.savefig(temporary)
     return path
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gymlab.metrics.redact import redact_text
 from gymlab.metrics.statistics import Interval, estimate
+from gymlab.metrics.terminal import clean
 
 if TYPE_CHECKING:
     from rich.panel import Panel
@@ -122,7 +123,7 @@ def render_report(summary: ReportData) -> str:
     if summary.versions:
         listed = ", ".join(f"{name} {version}" for name, version in summary.versions.items() if name != "commit")
         lines += ["", "## Made with", "", listed]
-    return redact_text("\n".join(lines) + "\n")
+    return clean(redact_text("\n".join(lines) + "\n"))
 
 
 def _alert_table(alerts: Sequence[Recap]) -> list[str]:
@@ -241,7 +242,7 @@ def results_table(runs: Sequence[RunResult]) -> str:
             ", ".join(f"`{command}`" for command in dict.fromkeys(run.command for run in group)),
             ", ".join(f"`{commit[:9]}`" for commit in dict.fromkeys(run.commit for run in group)),
         ]
-        lines.append("| " + " | ".join(_cell(redact_text(cell)) for cell in cells) + " |")
+        lines.append("| " + " | ".join(_cell(clean(redact_text(cell))) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import EPOCH, episode_return
-from gymlab.metrics.redact import redact_text
+from gymlab.metrics.terminal import CleanFormatter
+from gymlab.plain_files import open_plain
 
 if TYPE_CHECKING:
     from gymlab.metrics.alerts import Alert
@@ -38,8 +42,8 @@ class RunLogSink(Sink):
     """Writes run.log through the `gymlab` logger, so that what any module logs lands there too, secrets blanked."""
 
     def __init__(self, path: str | Path) -> None:
-        self._handler = logging.FileHandler(path, encoding="utf-8")
-        self._handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(message)s"))
+        self._handler = _PlainFileHandler(path, encoding="utf-8")
+        self._handler.setFormatter(_UtcFormatter("%(asctime)s %(levelname)-7s %(message)s"))
         self._level_before = LOGGER.level
         LOGGER.setLevel(logging.INFO)
         LOGGER.addHandler(self._handler)
@@ -97,13 +101,47 @@ class RunLogSink(Sink):
         self._handler.close()
 
 
-class _RedactingFormatter(logging.Formatter):
-    """Blanks secrets in the finished text, whatever module it came from; times in UTC."""
+class _PlainFileHandler(logging.FileHandler):
+    """Appends to a regular file; through a link it would write to any file of the user's.
+
+    A disk that takes no more lines is told once, and no end of the run: what it cannot do without ends it.
+    """
+
+    _failed = False
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=open_plain)
+
+    def flush(self) -> None:
+        """Hand the lines to the operating system."""
+        try:
+            super().flush()
+        except OSError as error:
+            self._tell(error)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say that a line could not be written; logging itself would print a traceback for each."""
+        error = sys.exception()
+        if isinstance(error, OSError):
+            self._tell(error)
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file, also one whose last lines find no room."""
+        with suppress(OSError):
+            super().close()
+
+    def _tell(self, error: OSError) -> None:
+        if not self._failed:
+            self._failed = True
+            name = Path(self.baseFilename).name
+            LOGGER.warning("%s cannot be written (%s): the run goes on without it.", name, error.strerror)
+
+
+class _UtcFormatter(CleanFormatter):
+    """Times in UTC."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line with its secrets blanked."""
-        return redact_text(super().format(record))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.errors import GymlabError
+from gymlab.plain_files import replacing, unused_name
 
 MAX_FRAMES = 3000
 """100 seconds at 30 frames a second."""
@@ -30,7 +30,7 @@ class VideoWriter:
         self.frames = 0
         self._shape: tuple[int, ...] = ()
         self._encoder: Generator[None, Any, None] | None = None
-        self._temporary = _temporary_beside(self.path)
+        self._temporary: Path | None = None
 
     @property
     def full(self) -> bool:
@@ -55,6 +55,7 @@ class VideoWriter:
         """Finish the file; its path, or None when there was no frame."""
         if self._encoder is None:
             return None
+        assert self._temporary is not None
         self._stop()
         self._temporary.replace(self.path)
         return self.path
@@ -62,7 +63,8 @@ class VideoWriter:
     def discard(self) -> None:
         """Throw away what was written."""
         self._stop()
-        self._temporary.unlink(missing_ok=True)
+        if self._temporary is not None:
+            self._temporary.unlink(missing_ok=True)
 
     def __enter__(self) -> VideoWriter:
         return self
@@ -77,6 +79,7 @@ class VideoWriter:
         import imageio_ffmpeg
 
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary = unused_name(self.path)
         height, width = _even(pixels).shape[:2]
         encoder = imageio_ffmpeg.write_frames(
             str(self._temporary),
@@ -175,14 +178,12 @@ def to_gif(mp4: str | Path, gif: str | Path, *, width: int = 320, fps: int = 15)
     import imageio_ffmpeg
 
     gif = Path(gif)
-    temporary = _temporary_beside(gif)
     filters = f"fps={fps},scale={width}:-1:flags=lanczos,split[a][b];[a]palettegen=stats_mode=diff[p];[b][p]paletteuse"
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-i", str(mp4), "-vf", filters]
-    finished = subprocess.run([*command, "-loop", "0", str(temporary)], capture_output=True, text=True, check=False)
-    if finished.returncode != 0:
-        temporary.unlink(missing_ok=True)
-        raise GymlabError(f"{mp4} could not be made into a GIF: {finished.stderr.strip()[-500:]}")
-    temporary.replace(gif)
+    with replacing(gif) as temporary:
+        finished = subprocess.run([*command, "-loop", "0", str(temporary)], capture_output=True, text=True, check=False)
+        if finished.returncode != 0:
+            raise GymlabError(f"{mp4} could not be made into a GIF: {finished.stderr.strip()[-500:]}")
     return gif
 
 
@@ -192,11 +193,6 @@ def _read_frames(path: str | Path) -> list[np.ndarray]:
     reader = imageio_ffmpeg.read_frames(str(path))
     width, height = next(reader)["size"]
     return [np.frombuffer(data, dtype=np.uint8).reshape(height, width, 3) for data in reader]
-
-
-def _temporary_beside(path: Path) -> Path:
-    """A name in the same directory (renaming is then atomic) with the same suffix (which tells ffmpeg the format)."""
-    return path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
 
 
 def _as_rgb(frame: np.ndarray) -> np.ndarray:

@@ -43,6 +43,34 @@ def test_settings_that_differ_are_marked(cli):
     assert settings["keep_checkpoints"]["changed"] is False
 
 
+@pytest.mark.parametrize(
+    ("experiment", "settings", "optimizers"),
+    [
+        ("CartPole-v1:ppo", [], {"optimizer": "AdamW, eps 1e-05, weight decay 0 (so it is Adam)"}),
+        ("CartPole-v1:ppo", ["weight_decay=0.1"], {"optimizer": "AdamW, eps 1e-05, weight decay 0.1"}),
+        (
+            "CartPole-v1:reinforce",
+            ["optimizer=adam"],
+            {f"{part}_optimizer": "Adam, eps 1e-05, weight decay 0" for part in ("policy", "value")},
+        ),
+    ],
+)
+def test_the_optimizer_with_its_epsilon_and_decay(cli, experiment, settings, optimizers):
+    described = cli("describe", experiment, *settings, "--json").json()
+    assert described["derived"].items() >= optimizers.items()
+    shown = " ".join(cli("describe", experiment, *settings).out.split())
+    for name, text in optimizers.items():
+        assert name.replace("_", " ") in shown
+        assert text in shown
+
+
+def test_a_decay_that_an_algorithm_has_no_use_for_is_refused(cli):
+    shown = cli("describe", "FrozenLake-v1:q_learning", "weight_decay=0.1")
+    assert shown.code != 0
+    assert "`weight_decay` is a field of" in shown.err
+    assert "q_learning has none" in shown.err
+
+
 def test_schedules_are_drawn(cli):
     described = cli("describe", "CartPole-v1:ppo", "policy_lr=lin_0.001", "--json").json()
     schedule = described["schedules"]["policy_lr"]

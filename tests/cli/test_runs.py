@@ -47,7 +47,7 @@ def test_people_get_a_table(cli, runs, monkeypatch):
     assert "crashed: NonFiniteError" in lines[3]
     assert "1 damaged" in shown.out
     assert "torn: runs/torn/run.json is not valid JSON" in shown.out
-    assert "delete its run.json" in shown.out
+    assert "delete it, then `gymlab train --resume torn` writes a new one" in shown.out
     assert "no runs, left alone: Pictures" in shown.out
     assert all(len(line) <= 140 for line in lines[:5])
 

@@ -50,6 +50,7 @@ def test_json(cli, runs):
     ("words", "parts"),
     [
         (["tiny", "n_envs=3"], ["`n_envs` cannot change while a run trains.", "  gamma          0.98"]),
+        (["tiny", "weight_decay=0.1"], ["`weight_decay` cannot change while a run trains."]),
         (["tiny", "polcy_lr=3"], ["Did you mean 'policy_lr'?", "  target_kl      none"]),
         (["tiny", "policy_lr=-1"], ["`policy_lr`: must not be negative."]),
         (["tiny", "policy_lr=lin_-1"], ["must not be negative"]),

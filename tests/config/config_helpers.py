@@ -24,6 +24,8 @@ class SmallPPO(Config):
     clip_range: Scalar = 0.2
     clip_range_vf: Scalar | None = None
     ent_coef: Scalar = 0.0
+    vf_coef: Scalar = 0.5
+    max_grad_norm: Scalar | None = 0.5
     target_kl: float | None = None
     normalize_advantages: Literal["off", "batch", "rollout"] = "batch"
     optimizer: Literal["adam", "adamw", "sgd"] = "adamw"

@@ -136,3 +136,11 @@ def test_somebody_elses_config_is_checked(change, words):
     stored = {**dump(load_experiment("CartPole-v1:ppo").config), **change}
     with pytest.raises(ConfigError, match=words):
         from_dict(stored, schema_of, "runs/x/config.json")
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1:tdmpc", "Pendulum-v1:tdmpc2", "CartPole-v1:tdmpc2"])
+def test_a_stored_config_opens_with_a_field_that_its_algorithm_no_longer_has(name):
+    config = load_experiment(name).config
+    assert from_dict({**dump(config), "held_out": 0.02}, schema_of) == config
+    with pytest.raises(ConfigError, match="unknown key `held_oot`"):
+        from_dict({**dump(config), "held_oot": 0.02}, schema_of)

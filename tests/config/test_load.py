@@ -228,3 +228,18 @@ def test_loading_a_plain_experiment_imports_nothing_heavy():
         "assert not {'torch', 'hydra', 'omegaconf', 'gymnasium'} & set(sys.modules), 'discover'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("algo", ["tdmpc", "tdmpc2"])
+def test_a_field_that_an_algorithm_no_longer_has_is_refused_and_passed_over_in_a_file(conf, write, algo):
+    with pytest.raises(
+        ConfigError, match=f"`held_out` no longer means anything for {algo}: the model is not evaluated"
+    ):
+        load_experiment(f"Pendulum-v1:{algo}", "held_out=0.1")
+    write("environments/mine.yaml", f"env_id: Pendulum-v1\n{algo}: {{held_out: 0.02, seed: 3}}\n")
+    loaded = load_experiment(f"mine:{algo}", config_dir=conf)
+    assert loaded.config.seed == 3
+    assert len(loaded.notices) == 1
+    assert "mine.yaml:2" in loaded.notices[0]
+    assert "`held_out` no longer means anything" in loaded.notices[0]
+    assert load_experiment("CartPole-v1:dreamer_v3", "held_out=0.1").config.held_out == 0.1

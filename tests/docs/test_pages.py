@@ -93,7 +93,7 @@ def test_the_pipeline_of_world_models_is_as_written_out():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    "page", ["README.md", "SECURITY.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 )
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", (ROOT / page).read_text()):

@@ -1,6 +1,7 @@
 """The page of results: what was trained here is told anew, what was trained elsewhere stays."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,19 @@ def test_new_results_take_the_place_of_old_ones_and_others_stay(tmp_path, runs_d
     assert "![Taxi-v4:ppo](images/taxi-v4-ppo.png)" in text
     write_page([NOWHERE, HERE, ELSEWHERE], [ORDERING], runs_dir, page)
     assert page.read_text() == text
+
+
+def test_a_row_says_what_it_was_measured_before(tmp_path, runs_dir):
+    page = tmp_path / "results.md"
+    page.write_text(PAGE)
+    changed = [replace(claim, before="a change") for claim in (HERE, ELSEWHERE)]
+    for _ in range(2):
+        write_page(changed, [], runs_dir, page)
+        rows = rows_of(page.read_text().splitlines())
+        assert rows["Taxi-v4:ppo"].endswith("| `kept` | `bbbbbbbbb` (before: a change) |")
+        assert "before" not in rows["CartPole-v1:ppo"]  # trained here
+    write_page([HERE, ELSEWHERE], [], runs_dir, page)
+    assert rows_of(page.read_text().splitlines())["Taxi-v4:ppo"].endswith("| `kept` | `bbbbbbbbb` |")
 
 
 def test_a_first_page_tells_what_is_there(tmp_path, runs_dir):

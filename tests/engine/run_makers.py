@@ -3,13 +3,14 @@
 import json
 import os
 import time
+from hashlib import sha256
 
 from gymlab.engine.files import relative_link
 from gymlab.engine.run import Run
 
 
 def make_run(runs_dir, run_id, *, age_days=0.0, config=None, checkpoints=(), best=None, metrics=None, **record):
-    """A run that ended so many days ago; checkpoints are directories with a manifest and no content."""
+    """A run that ended so many days ago; its checkpoints are whole and hold as good as nothing."""
     run = Run(runs_dir / run_id)
     run.dir.mkdir(parents=True)
     moment = time.time() - age_days * 86400
@@ -23,7 +24,11 @@ def make_run(runs_dir, run_id, *, age_days=0.0, config=None, checkpoints=(), bes
     for epoch in checkpoints:
         directory = run.dir / "checkpoints" / f"epoch={epoch:04d}.ckpt"
         directory.mkdir(parents=True)
-        (directory / "manifest.json").write_text(json.dumps({"files": {}}))
+        content = {"model.safetensors": b"", "state.json": b'{"parts": {}}'}
+        for name, data in content.items():
+            (directory / name).write_bytes(data)
+        files = {name: {"size": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()}
+        (directory / "manifest.json").write_text(json.dumps({"files": files}))
         relative_link(run.dir / "checkpoints" / "last.ckpt", directory.name)
     if best is not None:
         relative_link(run.dir / "checkpoints" / "best.ckpt", f"epoch={best:04d}.ckpt")

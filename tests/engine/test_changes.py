@@ -68,6 +68,9 @@ def test_the_field_of_a_key(key, name):
     assert field_of(key) == name
 
 
+SCHEDULE = {"schedule": "linear", "start": 1.0, "end": 0.0}
+
+
 def test_lines_come_back_and_a_torn_one_does_not(tmp_path):
     log = ChangeLog(tmp_path)
     assert log.read() == []
@@ -75,13 +78,26 @@ def test_lines_come_back_and_a_torn_one_does_not(tmp_path):
     with log.path.open("a") as file:
         file.write('{"name": "policy_lr", "to"')
     assert log.read() == [made("policy_lr", 0.2, 3)]
-    log.append([made("policy_lr", {"start": 1.0}, 4)])
-    assert log.read() == [made("policy_lr", 0.2, 3), made("policy_lr", {"start": 1.0}, 4)]
+    log.append([made("policy_lr", SCHEDULE, 4)])
+    assert log.read() == [made("policy_lr", 0.2, 3), made("policy_lr", SCHEDULE, 4)]
     line = json.loads(log.path.read_text().splitlines()[0])
     assert (line["name"], line["from"], line["to"], line["epoch"], line["env_steps"]) == ("policy_lr", 0.0, 0.2, 3, 30)
 
 
-@pytest.mark.parametrize("line", ["{}", "[1]", "no", '{"from": 1, "other": 2}'])
+WHOLE = made("policy_lr", 0.2, 3).to_line()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("{}", "[1]", "no", '{"from": 1, "other": 2}', "[" * 5000, "\xff", "1" * 5000),
+        WHOLE.replace("0.2", '"high"').strip(),
+        WHOLE.replace("0.2", '{"start": 1}').strip(),
+        WHOLE.replace("0.2", "NaN").strip(),
+        WHOLE.replace('"policy_lr"', "[]").strip(),
+        WHOLE.replace('"epoch": 3', '"epoch": "x"').strip(),
+    ],
+)
 def test_a_bad_line_is_named(tmp_path, line):
     (tmp_path / "changes.jsonl").write_text(line + "\n")
     with pytest.raises(CheckpointError, match=r"changes\.jsonl, line 1"):

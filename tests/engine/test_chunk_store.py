@@ -193,7 +193,7 @@ def test_only_chunk_files_that_nobody_needs_are_deleted(tmp_path):
 def test_nothing_is_deleted_while_a_manifest_cannot_be_read(whole, tmp_path, caplog):
     cut = copied(whole, tmp_path)
     before = files(cut)
-    (cut.checkpoints.all()[-1].path / "manifest.json").write_text("{")
+    (cut.checkpoints.all()[0].path / "manifest.json").write_text("{")
     cut.checkpoints.rewind(cut.checkpoints.all()[-1])
     assert files(cut) == before
     assert "no longer needed stay" in caplog.text

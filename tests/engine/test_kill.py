@@ -144,18 +144,20 @@ def test_an_environment_that_does_not_repeat_itself_says_so_and_begins_a_new_epi
     assert log.count("does not repeat itself from the same seed. Continuing from a fresh episode") >= 3
 
 
-def save_forever(directory, first, count=100_000):
+def save_forever(directory, first, count=100_000, same_name=False):
+    """Save one checkpoint after the other, under ever new names or under the first one, each with values that tell it from the others."""
     manager = CheckpointManager(directory, keep=2)
-    for epoch in range(first, first + count):
+    for value in range(first, first + count):
+        epoch = first if same_name else value
         manager.save(
             epoch=epoch,
             env_steps=epoch,
             mid_epoch=False,
-            model={"policy.weight": torch.full((256, 256), float(epoch))},
-            parts={"workflow": {"epoch": epoch}},
+            model={"policy.weight": torch.full((128, 128), float(value))},
+            parts={"workflow": {"value": value}},
             state={"counters": {"epoch": epoch}},
-            metrics={"epoch": epoch},
-            best=epoch % 3 == 0,
+            metrics={"value": value},
+            best=value % 3 == 0,
         )
 
 
@@ -165,17 +167,22 @@ def test_a_kill_at_any_instant_of_saving_leaves_a_whole_checkpoint(tmp_path):
     began = time.monotonic()
     save_forever(tmp_path, 1, count=4)
     one_save = (time.monotonic() - began) / 4
-    manager, newest = CheckpointManager(tmp_path), 4
-    for _ in range(50):
-        process = context.Process(target=save_forever, args=(tmp_path, newest + 1))
+    manager, newest = CheckpointManager(tmp_path, keep=2), 4
+    for number in range(50):
+        # By turns: the next epochs, or the newest one again and again.
+        again = number % 2 == 1
+        first = newest if again else newest + 1
+        process = context.Process(target=save_forever, args=(tmp_path, first), kwargs={"same_name": again})
         process.start()
         time.sleep(generator.uniform(0, 6) * one_save)
         process.kill()
         process.join()
         checkpoint = manager.find("@last")
-        epoch = checkpoint.place[0]
-        assert epoch >= newest
-        assert (checkpoint.read_model()["policy.weight"] == epoch).all()
-        assert checkpoint.read_part("workflow") == {"epoch": epoch}
+        epoch, value = checkpoint.place[0], checkpoint.read_part("workflow")["value"]
+        assert epoch == newest if again else epoch >= newest
+        assert value >= epoch
+        assert (checkpoint.read_model()["policy.weight"] == value).all()
+        manager.recover()
+        assert manager.find("@last").path.name == f"epoch={epoch:04d}.ckpt"
         newest = epoch
     assert newest > 8

@@ -271,7 +271,7 @@ def test_an_edited_file_is_no_obstacle_to_the_agent(tmp_path, with_callback):
     run = train(tmp_path, max_env_steps=256)
     edit(run.dir / "config.json", policy_lr="lin_1", n_envs=3, nonsense=1)
     run = Run(run.dir)
-    assert Agent.from_checkpoint(run, run.checkpoints.find()).config.n_envs == 8
+    assert Agent.from_run(run).config.n_envs == 8
     assert from_dict(run.config_data, lambda algo: find_workflow(algo).Config).n_envs == 8
 
 

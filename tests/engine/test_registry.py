@@ -83,7 +83,9 @@ def test_a_directory_without_permission_is_damaged(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "listdir", listdir)
     found = scan(tmp_path)
     assert ids(found.entries) == ["open"]
-    assert found.damaged[0].reason == f"{locked.dir} cannot be read: Permission denied."
+    assert found.damaged[0].reason == (
+        f"{locked.dir} cannot be read: Permission denied. Ask its owner for the permission to read it, or `chmod -R u+rwX` it."
+    )
 
 
 def test_a_run_that_goes_while_it_is_read_is_no_error(tmp_path):

@@ -1,5 +1,7 @@
 """N steps = k steps + stop + resume + the rest, bit for bit."""
 
+import json
+
 import pytest
 import torch
 
@@ -126,7 +128,8 @@ def assert_equal(first, second):
     for part in optimizer:
         for index, states in optimizer[part]["state"].items():
             for name, state in states.items():
-                assert torch.equal(state, other_optimizer[part]["state"][index][name]), (part, name)
+                other = other_optimizer[part]["state"][index][name]
+                assert torch.equal(state, other) if torch.is_tensor(state) else state == other, (part, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -175,6 +178,42 @@ def test_what_would_make_it_another_run_is_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"optimizer cannot change.*max_env_steps.*`gymlab set` changes: gamma"):
         gymlab.resume("one", runs_dir=tmp_path, optimizer="sgd")
     assert (run.dir / "metrics.csv").read_text() == before
+
+
+@pytest.mark.parametrize("experiment", ["CartPole-v1:ppo", "CartPole-v1:reinforce"])
+def test_a_run_of_an_earlier_release_goes_on_with_the_decay_it_was_begun_with(tmp_path, experiment):
+    """There was no key, and torch's AdamW took 0.01. What the checkpoint holds counts, and the config says so from then on."""
+    settings = {**TINY, "seed": 7, "max_env_steps": 1024, "eval_freq_epochs": 1, "keep_checkpoints": 9}
+    settings |= {"early_stop_on_eval_threshold": False, "unfinished": "bootstrap"} if "reinforce" in experiment else {}
+    settings |= {"early_stop_on_eval_threshold": False, "weight_decay": 0.01}
+    whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)
+    old = gymlab.train(experiment, runs_dir=tmp_path, run_id="old", **settings)
+    for name in ("config.start.json", "config.json"):
+        config = json.loads((old.dir / name).read_text())
+        assert config.pop("weight_decay") == 0.01
+        (old.dir / name).write_text(json.dumps(config))
+    with pytest.raises(
+        ConfigError, match=r"weight_decay cannot change when a run goes on: it was 0\.01, asked for is 0\.0"
+    ):
+        gymlab.resume("old", epoch=2, runs_dir=tmp_path, weight_decay=0)
+    resumed = gymlab.resume("old", epoch=2, runs_dir=tmp_path)
+    assert_equal(whole, resumed)
+    for name in ("config.start.json", "config.json"):
+        assert json.loads((old.dir / name).read_text())["weight_decay"] == 0.01
+    assert "weight_decay is 0.01, as in the release that the run was begun with." in (old.dir / "run.log").read_text()
+    assert gymlab.load("old", runs_dir=tmp_path).config.weight_decay == 0.01
+
+
+def test_a_decay_that_somebody_wrote_into_a_run_is_refused(tmp_path):
+    run = gymlab.train(
+        "CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", max_env_steps=512, eval_freq_epochs=1, **TINY
+    )
+    written = json.loads((run.dir / "config.start.json").read_text()) | {"weight_decay": 0.1}
+    (run.dir / "config.start.json").write_text(json.dumps(written))
+    with pytest.raises(
+        CheckpointError, match=r"weight_decay: the checkpoint was trained with 0, and the run's config says 0\.1"
+    ):
+        gymlab.resume("one", runs_dir=tmp_path, max_env_steps=1024)
 
 
 def test_nothing_to_resume(tmp_path):

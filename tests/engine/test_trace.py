@@ -158,9 +158,7 @@ def made_up(rewards, values, ends, next_values):
 
 class FakeAgent:
     workflow = FakeWorkflow()
-
-    class config:
-        normalize_reward = False
+    workflow_state = None
 
 
 def test_returns_and_advantages_by_hand():

@@ -39,7 +39,7 @@ def test_a_run_that_trains_is_asked(call, copied):
         answer = call(
             ADDRESS, inspector=inspector, method="POST", body={"values": {"ent_coef": "0.02", "vf_coef": "lin_0.4"}}
         )
-    assert answer["changed"] == ["ent_coef: 0 → 0.02", "vf_coef: 0.5 → linear 0.4 to 0"]
+    assert answer["changed"] == ["ent_coef: 0 → 0.02", "vf_coef: 1 → linear 0.4 to 0"]
     wanted = {one["name"]: one["wanted"] for one in answer["hyperparameters"]}
     assert (wanted["ent_coef"], wanted["gamma"]) == ("0.02", None)
     assert json.loads((copied / "one" / "config.json").read_text())["ent_coef"] == 0.02

@@ -187,6 +187,9 @@ def test_other_sites_may_not_ask(ask):
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://[bad"},
+        {"Origin": "http://[::1"},
+        {"Origin": "http://\u00b2\u00bd"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": None, "Sec-Fetch-Site": None},
@@ -208,7 +211,8 @@ def test_bodies_are_bounded_and_must_be_json(ask, post_headers):
     address = "/api/runs/cartpole-s1/hyperparameters"
     assert ask("POST", address, post_headers, b"{not json")[0] == 400
     assert ask("POST", address, post_headers, b"[" * 60000)[0] == 400
-    assert ask("POST", address, {**post_headers, "Content-Length": "99999999"})[0] == 413
+    for length in ("99999999", "9" * 5000, "\u00b2", "-1", "1e3", ""):
+        assert ask("POST", address, {**post_headers, "Content-Length": length})[0] == 413
 
 
 def test_methods_and_unknown_values(ask, post_headers):
@@ -224,6 +228,15 @@ def test_methods_and_unknown_values(ask, post_headers):
     assert ask("GET", "/api/runs/lake/curves")[0] == 400
     assert ask("GET", "/api/runs/lake/curves?metric=%ff")[0] == 400
     assert ask("HEAD", "/")[2] == b""
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://[bad]/api/runs", "http://[", "//[::1", "http://[v1.a:b/"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_an_address_that_is_none_is_refused(ask, post_headers, caplog, method, address):
+    status, _, body = ask(method, address, post_headers, b"{}" if method == "POST" else None)
+    assert status in (400, 404)
+    assert method == "HEAD" or "error" in json.loads(body)
+    assert not caplog.records, "no error of ours"
 
 
 def test_an_error_of_our_own_is_told_in_a_sentence_without_a_traceback(ask, caplog):

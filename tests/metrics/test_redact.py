@@ -1,9 +1,11 @@
 import copy
 import json
+import shlex
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from gymlab.metrics.redact import REDACTED, is_secret_key, redact, redact_text
+from gymlab.metrics.redact import REDACTED, forget_secrets, is_secret_key, redact, redact_text, remember_secrets
 
 HEX_KEY = "0123456789abcdef0123456789abcdef01234567"
 # Put together at run time, so that scanners of the repository find no token in it.
@@ -94,3 +96,63 @@ def test_the_original_is_not_changed_and_types_stay():
     assert original == before
     assert cleaned == {**before, "headers": {"Authorization": REDACTED}}
     assert "canary" not in json.dumps(cleaned)
+
+
+@pytest.fixture
+def known():
+    """Remember the secrets of configs; nobody knows them afterwards."""
+    yield remember_secrets
+    forget_secrets()
+
+
+@pytest.mark.parametrize("value", ["correct horse", 'it\'s \\ "quoted"\n', "größer-77", "100% sure&more", "x7#Q"])
+def test_a_known_value_is_blanked_however_it_is_quoted(known, value):
+    known({"env_kwargs": {"password": value}})
+    forms = [
+        value,
+        repr(value),
+        json.dumps(value),
+        json.dumps(value, ensure_ascii=False),
+        quote(value),
+        quote_plus(value),
+    ]
+    forms.append(shlex.join(["gymlab", f"say={value}"]))
+    for form in forms:
+        assert redact_text(f"a {form} z").count(REDACTED) == 1, form
+        assert value not in redact_text(form)
+    assert redact({"note": value}) == {"note": value}, "a config is stored by its names and looks"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "1", "42", "12345", "-1.5", "abc", "true", "None", "default", "train", "epoch", "    ", None, True, 3.25],
+)
+def test_short_and_common_values_blank_no_log(known, value):
+    known({"password": value, "api_key": value})
+    text = "epoch 12345, 42 steps: train 1 true None abc default -1.5 3.25    "
+    assert redact_text(text) == text
+
+
+def test_a_short_value_is_blanked_as_a_whole_word(known):
+    known({"password": "cart", "secret": 123456})
+    assert (
+        redact_text("cart cartpole go-cart 123456 1234567") == f"{REDACTED} cartpole go-{REDACTED} {REDACTED} 1234567"
+    )
+    known({"password": "cartpole"})
+    assert redact_text("cartpole cartpoles cart") == f"{REDACTED} {REDACTED}s {REDACTED}"
+
+
+def test_parts_of_what_is_known(known):
+    key = "-----BEGIN RSA KEY-----\nMIIEowIBAAKCAQEA\nq83vEjRWeJq83vEj\n-----END-----"
+    known({"url": "https://me:geheim%2B77@host/p", "nested": [{"private_key": key}], "note": "token=zugang99"})
+    for text in ("wrong password geheim+77", "geheim%2B77", "line MIIEowIBAAKCAQEA", "no zugang99 here"):
+        assert redact_text(text).count(REDACTED) == 1, text
+    assert redact_text("the host is host") == "the host is host"
+
+
+def test_many_known_values(known):
+    known({"secrets": {f"key{number}": f"value-{number}-end" for number in range(500)}})
+    text = " ".join(f"value-{number}-end" for number in range(500))
+    assert redact_text(text) == " ".join([REDACTED] * 500)
+    known({"password": REDACTED})
+    assert redact_text(f"it is {REDACTED}.") == f"it is {REDACTED}."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.files import read_json, write_json
+from gymlab.engine.record import is_text, is_whole
+from gymlab.errors import CheckpointError
 from gymlab.metrics.alerts import Recap, Watch
 from gymlab.metrics.names import alert
 from gymlab.metrics.styles import MetricStyles
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
 
 ALERTS_FILE = "alerts.json"
+RECAP_TEXTS = {"id", "metric", "message", "tip"}
+RECAP_COUNTS = {field.name for field in fields(Recap)} - RECAP_TEXTS
 
 
 class Alerts(Callback):
@@ -84,4 +88,18 @@ def read_alerts(run_dir: str | Path) -> list[Recap]:
     After a crash `last_env_steps` and `epochs` are those of the moment when the newest alert began.
     """
     path = Path(run_dir) / ALERTS_FILE
-    return [Recap(**fields) for fields in read_json(path)] if path.is_file() else []
+    fix = "delete it: the run writes a new one when it is resumed"
+    try:
+        found = read_json(path, fix)
+    except FileNotFoundError:
+        return []
+    if not isinstance(found, list) or not all(map(_is_recap, found)):
+        raise CheckpointError(f"{path} is damaged: it is no list of alerts; {fix}.")
+    return [Recap(**recap) for recap in found]
+
+
+def _is_recap(recap: Any) -> bool:
+    """Whether a value has the fields of a recap, each of its kind."""
+    if not isinstance(recap, dict) or recap.keys() != RECAP_TEXTS | RECAP_COUNTS:
+        return False
+    return all(is_text(recap[name]) for name in RECAP_TEXTS) and all(is_whole(recap[name]) for name in RECAP_COUNTS)

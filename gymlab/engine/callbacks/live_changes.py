@@ -17,7 +17,7 @@ from gymlab.engine.changes import Change, ChangeLog, due, read_config_file, spli
 from gymlab.engine.hyperparameters import checked_value, refusal
 from gymlab.engine.resume import MAY_CHANGE
 from gymlab.engine.run import CONFIG
-from gymlab.errors import GymlabError
+from gymlab.errors import GymlabError, RunGone
 from gymlab.metrics.redact import redact
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class LiveChanges(Callback):
         self._next_look = now + LOOK_SECONDS
         path = run.dir / CONFIG
         seen = _identity(path)
+        if seen is None and not run.dir.is_dir():
+            raise RunGone(run.dir)
         if seen in (None, self._seen):
             return []
         self._seen = seen

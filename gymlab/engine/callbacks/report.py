@@ -9,6 +9,7 @@ from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import evaluate
 from gymlab.engine.report import PICTURES, write_report
 from gymlab.metrics.report import ReportData
+from gymlab.plain_files import replacing
 
 if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
@@ -25,6 +26,7 @@ class Report(Callback):
     def on_stop(self, loop: Orchestrator) -> None:
         """Evaluate the final agent on the test stream and tell how the run went."""
         result = None if loop.stop_signal.requested else self._test(loop)
+        loop.note_late_signal()
         if loop.session.restarts.count:
             loop.monitor.notice(loop.session.restarts.summary())
         loop.monitor.flush()
@@ -65,7 +67,8 @@ class Report(Callback):
         for title, draw in loop.workflow.pictures().items():
             path = self.run.dir / PICTURES / f"{title.lower().replace(' ', '-')}.png"
             path.parent.mkdir(exist_ok=True)
-            draw(path)
+            with replacing(path) as temporary:
+                draw(temporary)
             drawn[title] = f"{PICTURES}/{path.name}"
         return drawn
 

@@ -1,0 +1,102 @@
+"""What run.json may say: fields by name with their kind. One of another kind is unknown, as if it had not been written.
+
+Whoever reads a record may therefore rely on the kinds below; a field may be missing or None, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LARGEST = 1e18
+"""Numbers beyond this are damage; below it all arithmetic and formats work."""
+LATEST = 1e11
+"""The year 5138: later times have no date."""
+LARGEST_PID = 2**31 - 1
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is text."""
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number of a sane size."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number of a sane size."""
+    return isinstance(value, int) and is_number(value)
+
+
+def seed_of(record: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
+    """The seed of a run: as it was recorded, else as its config says."""
+    recorded: Any = record.get("seed")
+    declared: Any = config.get("seed")
+    return next((seed for seed in (recorded, declared) if is_whole(seed)), None)
+
+
+def _is_time(value: Any) -> bool:
+    return is_number(value) and 0 <= value < LATEST
+
+
+def _is_pid(value: Any) -> bool:
+    return is_whole(value) and 0 < value <= LARGEST_PID
+
+
+def _all(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A list whose items all pass."""
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _each(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A mapping whose values all pass."""
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _is_interval(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
+
+
+_RESULT: dict[str, Callable[[Any], bool]] = {
+    "mean": is_number,
+    "ci95": _is_interval,
+    "n": is_whole,
+    "threshold": is_number,
+    "solved": lambda value: isinstance(value, bool),
+}
+
+
+def _result(value: Any) -> dict[str, Any] | None:
+    """A final evaluation: one without a mean is none, and of the rest what is of another kind is left out."""
+    if not isinstance(value, dict) or not is_number(value.get("mean")):
+        return None
+    return {name: item for name, item in value.items() if name not in _RESULT or _RESULT[name](item)}
+
+
+def _is_session(value: Any) -> bool:
+    """A time at which the run was resumed."""
+    return isinstance(value, dict) and is_text(value.get("from")) and _is_time(value.get("time"))
+
+
+FIELDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("status", "reason", "experiment", "command", "host", "boot", "backend", "stepped_by"), is_text),
+    **dict.fromkeys(("started", "ended", "process_started"), _is_time),
+    **dict.fromkeys(("seconds", "best_return", "threshold"), is_number),
+    "seed": is_whole,
+    "pid": _is_pid,
+    "counters": _each(is_number),
+    "versions": _each(is_text),
+    "pictures": _each(is_text),
+    "notices": _all(is_text),
+    "resumed": _all(_is_session),
+}
+
+
+def known_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the fields that are of their kind; names that are not known here stay as they are."""
+    kept = {name: item for name, item in data.items() if name not in FIELDS or item is None or FIELDS[name](item)}
+    if "result" in kept:
+        kept["result"] = _result(kept["result"])
+    return kept

@@ -23,7 +23,8 @@ class Claim:
     """Takes hours: `make verify-long` trains it, `make verify` does not."""
     metric: str | None = None
     """A training metric whose last value is judged; None: the final agent's mean return over the evaluation episodes."""
-
+    before: str | None = None
+    """A change of the algorithm that the row on the page was measured before; to be removed when it is trained anew."""
     others: tuple[tuple[str, float, float], ...] = ()
     """What others report: name, env steps, return; drawn beside the curve."""
 

@@ -22,6 +22,7 @@ INTRODUCTION = """\
 
 Written by `make verify` and `make verify-long` from run directories; nothing here was typed by hand. Returns are the environment's own, of the final agent over its
 evaluation episodes on a stream that training never saw; intervals are 95% bootstrap over seeds. Seeds are the first ones: none was picked.
+A row that says `before` at its commit was measured before that change of the algorithm, and is to be trained anew.
 """
 
 
@@ -32,7 +33,8 @@ def write_page(claims: Sequence[Claim], orderings: Sequence[Ordering], runs_dir:
     pictures.mkdir(parents=True, exist_ok=True)
     trained = [claim for claim in claims if claim.is_trained(runs_dir)]
     head, line, *new = results_table([found for claim in trained for found in results(claim, runs_dir)]).splitlines()
-    rows = rows_of(before.splitlines()) | rows_of(new)
+    older = rows_of(before.splitlines())
+    rows = {claim.label: marked(older[claim.label], claim) for claim in claims if claim.label in older} | rows_of(new)
     told = [claim for claim in claims if claim.label in rows]
     lines = [INTRODUCTION, head, line, *(rows[claim.label] for claim in told), ""]
     for claim in told:
@@ -53,6 +55,12 @@ def rows_of(lines: Sequence[str]) -> dict[str, str]:
     """Rows of the table of results by what they begin with; other tables of the page have fewer columns."""
     found = (re.match(r"\| `([^`]+)` \|", line) for line in lines if line.count(" | ") == 7)
     return {match[1]: match.string for match in found if match is not None}
+
+
+def marked(row: str, claim: Claim) -> str:
+    """An older row, which says after its commit what has changed since."""
+    row = re.sub(r" \(before: [^|]*\) \|$", " |", row)
+    return row if claim.before is None else f"{row.removesuffix(' |')} (before: {claim.before}) |"
 
 
 def section_of(page: str, title: str) -> list[str]:

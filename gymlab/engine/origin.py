@@ -23,6 +23,7 @@ from gymlab.config.yaml_reader import Located, parse_value
 from gymlab.envs.families import family_of
 from gymlab.envs.wrappers.registry import parse_wrapper
 from gymlab.errors import ConfigError
+from gymlab.metrics.redact import REDACTED
 
 EnvKwargs = Mapping[str, Any] | Sequence[str]
 """Arguments of an environment that the user names: by name, or as texts `key=value`. `Wrapper.argument` is one of a wrapper's."""
@@ -82,9 +83,9 @@ def refuse_dataset(config: Config, named: Collection[str], place: str) -> None:
 
 
 def only_moved(old: Any, new: Any) -> bool:
-    """Whether two values differ in nothing but where files are that both name."""
+    """Whether two values differ in nothing but where files are that both name. A blanked secret is no file."""
     if isinstance(old, str) and isinstance(new, str):
-        return old == new or not is_plain(old)
+        return old == new or not (is_plain(old) or REDACTED in old)
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return old.keys() == new.keys() and all(only_moved(old[key], new[key]) for key in old)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):
@@ -122,7 +123,9 @@ def _foreign_texts(config: Config) -> Iterator[tuple[str, str]]:
 
 def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield path, value
+        # No environment is made of a blanked secret: `take_secrets` says how to give it again.
+        if REDACTED not in value:
+            yield path, value
     elif isinstance(value, Mapping):
         for key, child in value.items():
             # A key is its mapping's to name: one with a dot in it could pass for what is below another.

@@ -9,6 +9,8 @@ import numpy as np
 
 LIFE_LOST = "life_lost"
 """Key of an info: a life is gone and the game goes on. To the agent that is a termination, to the statistics nothing."""
+FRESH_START = "fresh_start"
+"""Key of an info: the environment has taken actions of its own to begin play anew, so that a stack of frames begins anew too."""
 
 
 class Episode(NamedTuple):

@@ -108,6 +108,13 @@ def test_a_setting_of_rl_zoo_weighs_the_value_loss_as_stable_baselines3_does(nam
     assert config.vf_coef == (zoo if is_of_zoo else 0.5)
 
 
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("ALE-")])
+def test_a_setting_of_rl_zoo_for_atari_plays_by_its_protocol(name):
+    config = load_experiment(name).config
+    protocol = config.env_kwargs.get("protocol", "v5")
+    assert ("RL-Zoo" in config.description) == (protocol == "classic")
+
+
 def test_half_cheetah_is_the_rl_zoo_row():
     config = load_experiment("HalfCheetah-v5:ppo").config
     assert (config.n_envs, config.n_steps, config.batch_size, config.n_epochs) == (1, 512, 64, 20)

@@ -70,14 +70,15 @@ def linear(start: float) -> Callable[[float], float]:
 
 
 def atari_environments(setting: Setting, seed: int) -> Any:
-    """Its documented way to Atari; the wrappers skip frames, so that the emulator must not."""
+    """Its documented way to Atari, which is gymlab's protocol `classic`; the wrappers skip frames, so that the emulator must not."""
     import ale_py
     import gymnasium
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
     gymnasium.register_envs(ale_py)
-    games = make_atari_env(setting.env_id, n_envs=setting.n_envs, seed=seed, env_kwargs={"frameskip": 1})
+    emulator = {"frameskip": 1, "repeat_action_probability": 0.0}
+    games = make_atari_env(setting.env_id, n_envs=setting.n_envs, seed=seed, env_kwargs=emulator)
     return VecFrameStack(games, n_stack=4)
 
 

@@ -1,13 +1,16 @@
 """Atari 2600 games (`ALE/Pong-v5`) as pictures, memory or objects, by named protocols.
 
-| protocol | sticky | life loss | no-ops | training reward | actions |
-|---|---|---|---|---|---|
-| v5 (default) | 0.25 | ends nothing | none | clipped | the game's own |
-| machado | 0.25 | ends nothing | none | clipped | all 18 |
-| atari100k | 0 | terminates in training | 1 to 30 | clipped | the game's own |
+| protocol | sticky | life loss | no-ops | fire | training reward | actions |
+|---|---|---|---|---|---|---|
+| v5 (default) | 0.25 | ends nothing | none | by the agent | clipped | the game's own |
+| classic | 0 | terminates in training | 1 to 30 | at the start and after a lost life | clipped | the game's own |
+| machado | 0.25 | ends nothing | none | by the agent | clipped | all 18 |
+| atari100k | 0 | terminates in training | 1 to 30 | by the agent | clipped | the game's own |
 
-`v5` is what ALE/*-v5 is registered as; `machado` adds the full action set of Machado et al. (2018), section 5;
-`atari100k` is Kaiser et al. (2020): 100,000 steps, which are 400,000 frames. All end an episode after 108,000 frames.
+`v5` is what ALE/*-v5 is registered as; `classic` is what Stable-Baselines3's AtariWrapper does to a NoFrameskip-v4 game, and
+so what the RL Zoo trains on; `machado` adds the full action set of Machado et al. (2018), section 5; `atari100k` is Kaiser et
+al. (2020): 100,000 steps, which are 400,000 frames. All end an episode after 108,000 frames. Rewards are whole numbers, of
+which clipping to [-1, 1] leaves the sign.
 Evaluation never clips rewards nor ends a return at a lost life. Returns are the game's own score everywhere.
 """
 
@@ -40,6 +43,13 @@ COMMON: dict[str, Any] = {
 }
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "v5": COMMON,
+    "classic": {
+        **COMMON,
+        "repeat_action_probability": 0.0,
+        "noop_max": 30,
+        "use_fire_reset": True,
+        "episodic_life": True,
+    },
     "machado": {**COMMON, "full_action_space": True},
     "atari100k": {**COMMON, "repeat_action_probability": 0.0, "noop_max": 30, "episodic_life": True},
 }

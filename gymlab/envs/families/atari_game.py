@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.families import require
+from gymlab.envs.step import FRESH_START
 from gymlab.errors import ConfigError
 
 CLOCK = 60.0
@@ -41,7 +43,7 @@ class AtariSettings:
     noop_max: int
     """An episode begins after 1 to this many frames of doing nothing; 0: none."""
     use_fire_reset: bool
-    """Press the button once at the start, where the game has one."""
+    """Take the actions of `fire_actions` at the start and after each lost life, in games that wait for the button."""
     max_num_frames_per_episode: int
     """Frames after which an episode is truncated."""
     episodic_life: bool
@@ -62,10 +64,20 @@ class AtariSettings:
             "rewards clipped to [-1, 1]" if self.reward_clipping else "rewards as they are",
             f"frame skip {self.frame_skip}" + (" with the maximum of the last two" if self.max_pool else ""),
             "18 actions" if self.full_action_space else "the game's own actions",
-            *(["button pressed at the start"] if self.use_fire_reset else []),
+            *(["fire pressed at the start and after a lost life"] if self.use_fire_reset else []),
             f"{self.max_num_frames_per_episode:,} frames at most",
         ]
         return f"protocol {self.protocol}: {', '.join(parts)}"
+
+
+def fire_actions(meanings: Sequence[str]) -> tuple[int, ...]:
+    """Actions that serve the ball, as in Stable-Baselines3's wrapper: the button, then the action after it. None in a game without the button."""
+    return (1, 2) if meanings[1:2] == ["FIRE"] and len(meanings) > 2 else ()
+
+
+def life_lost(before: int, after: int) -> bool:
+    """Whether a life is gone and the game goes on."""
+    return 0 < after < before
 
 
 class AtariGame(gym.Env):
@@ -91,7 +103,9 @@ class AtariGame(gym.Env):
         """The emulator's numbers of the actions that do something in this game."""
         legal = self.ale.getLegalActionSet() if settings.full_action_space else self.ale.getMinimalActionSet()
         self._actions = list(legal)
-        self._noop, self._fire = ale_py.Action.NOOP, ale_py.Action.FIRE
+        self._noop = ale_py.Action.NOOP
+        names = [action.name for action in self._actions]
+        self._fire_actions = fire_actions(names) if settings.use_fire_reset else ()
         self.action_space = gym.spaces.Discrete(len(self._actions))
         self._detector = _object_detector(settings.game) if settings.obs_type == "objects" else None
         self.observation_space = self._space()
@@ -137,14 +151,29 @@ class AtariGame(gym.Env):
         if self.settings.noop_max:
             for _ in range(int(self.np_random.integers(1, self.settings.noop_max + 1))):
                 self.ale.act(self._noop)
-        if self.settings.use_fire_reset and self._fire.value in self.minimal_actions:
-            self.ale.act(self._fire)
         if self._detector is not None:
             self.objects = self._detector.begin()
-        return self._look(), {"lives": self.ale.lives()}
+        observation = self._look()
+        for action in self._fire_actions:
+            observation, _ = self._act(action)
+        return observation, {"lives": self.ale.lives()}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Hold the joystick for `frame_skip` frames."""
+        """Hold the joystick for `frame_skip` frames; with `use_fire_reset`, a lost life is followed by the actions that serve the next ball."""
+        ale = self.ale
+        before = ale.lives()
+        observation, reward = self._act(action)
+        fresh = {}
+        if self._fire_actions and life_lost(before, ale.lives()) and not ale.game_over():
+            for pressed in (0, *self._fire_actions):
+                observation, more = self._act(pressed)
+                reward += more
+            fresh = {FRESH_START: True}
+        over = ale.game_over(with_truncation=False)
+        return observation, reward, over, ale.game_truncated(), {"lives": ale.lives(), **fresh}
+
+    def _act(self, action: Any) -> tuple[np.ndarray, float]:
+        """Picture and reward of an action that is held for `frame_skip` frames."""
         ale, chosen, pooled = self.ale, self._actions[action], None
         reward, last = 0.0, self.settings.frame_skip - 1
         for frame in range(last + 1):
@@ -154,8 +183,7 @@ class AtariGame(gym.Env):
         observation = self._look()
         if pooled is not None:
             np.maximum(observation, pooled, out=observation)
-        over = ale.game_over(with_truncation=False)
-        return observation, reward, over, ale.game_truncated(), {"lives": ale.lives()}
+        return observation, reward
 
     def _screen(self) -> np.ndarray:
         return self.ale.getScreenGrayscale() if self.settings.grayscale else self.ale.getScreenRGB()

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.families.atari_game import CLOCK, AtariSettings
+from gymlab.envs.families.atari_game import CLOCK, AtariSettings, fire_actions, life_lost
 from gymlab.envs.pace import Pace
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, Seeds, Slot, VectorEnv
@@ -47,8 +47,10 @@ class Game:
             stack_num=stack,
             frameskip=settings.frame_skip,
             maxpool=settings.max_pool,
-            noop_max=settings.noop_max,
-            use_fire_reset=settings.use_fire_reset,
+            # ale-py draws from 0 to one less than this.
+            noop_max=settings.noop_max + 1 if settings.noop_max else 0,
+            # It would press the button for a frame, before the no-ops, and never again after a lost life.
+            use_fire_reset=False,
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
@@ -58,23 +60,37 @@ class Game:
         """Steps since the episode began."""
         self.score = 0.0
         """Sum of what the game itself gave since then."""
-        self.lives = 0
+        self.lives = self.frames = 0
+        """Lives that are left, and frames since the episode began, no-ops included."""
         self.picture = np.empty(0, np.uint8)
         """[C, H, W] the newest frames."""
         self.reward = 0.0
         self.terminated = self.truncated = False
         self.actions: list[int] = []
         """All that were taken in the episode."""
-        self._grayscale, self._stack = settings.grayscale, stack
+        self._settings, self._stack = settings, stack
+        meanings = [action.name for action in self._pool.ale.get_action_set()] if settings.use_fire_reset else []
+        self._fire_actions = fire_actions(meanings)
+        self._pictures = 0
+        """Frames since play began or began anew; older ones in the stack are not shown."""
 
     def replay(self, seed: int, actions: list[int]) -> None:
         """Load the ROM with a seed, begin an episode and take actions in it; other threads go on meanwhile."""
-        pictures, infos = self._pool.reset(seed=np.array([seed], dtype=np.int64))
+        self._reset(seed)
+        while self._settings.noop_max and self.frames == 0:
+            # No no-op at all was drawn, and one is the least.
+            seed = (seed + 1) % LARGEST_SEED
+            self._reset(seed)
         self.length, self.score, self.actions = 0, 0.0, []
-        self._look(pictures, infos)
+        for action in self._fire_actions:
+            self._press(action)
         for action in actions:
             self.send(action)
             self.receive()
+
+    def _reset(self, seed: int) -> None:
+        self._pictures = 0
+        self._look(*self._pool.reset(seed=np.array([seed], dtype=np.int64)))
 
     def send(self, action: int) -> None:
         """Have the thread take a step."""
@@ -82,20 +98,34 @@ class Game:
         self._pool.send(np.array([action], dtype=np.int64))
 
     def receive(self) -> None:
-        """Wait for the step."""
-        pictures, rewards, terminated, truncated, infos = self._pool.recv()
-        self.reward = float(rewards[0])
-        self.terminated, self.truncated = bool(terminated[0]), bool(truncated[0])
+        """Wait for the step; with `use_fire_reset`, a lost life is followed by the actions that serve the next ball."""
+        before = self.lives
+        self.reward = self._recv()
+        if self._fire_actions and life_lost(before, self.lives) and not (self.terminated or self.truncated):
+            self.reward += sum(map(self._press, (0, *self._fire_actions)))
         self.length += 1
         self.score += self.reward
+
+    def _press(self, action: int) -> float:
+        """Take an action that is not the agent's, and give its reward. The stack of frames begins anew with its picture."""
+        self._pictures = 0
+        self._pool.send(np.array([action], dtype=np.int64))
+        return self._recv()
+
+    def _recv(self) -> float:
+        pictures, rewards, terminated, truncated, infos = self._pool.recv()
+        self.terminated, self.truncated = bool(terminated[0]), bool(truncated[0])
         self._look(pictures, infos)
+        return float(rewards[0])
 
     def _look(self, pictures: np.ndarray, infos: dict[str, np.ndarray]) -> None:
-        self.lives = int(infos["lives"][0])
-        self.picture = pictures[0] if self._grayscale else pictures[0, 0].transpose(2, 0, 1)
-        # ale-py stacks black frames before an episode's first; the other backends repeat the first one.
-        missing = self._stack - 1 - self.length
-        if self._grayscale and missing > 0:
+        self.lives, self.frames = int(infos["lives"][0]), int(infos["episode_frame_number"][0])
+        self._pictures += 1
+        grayscale = self._settings.grayscale
+        self.picture = pictures[0] if grayscale else pictures[0, 0].transpose(2, 0, 1)
+        # ale-py stacks black frames before an episode's first, and all frames after it; the other backends repeat the first one.
+        missing = self._stack - self._pictures
+        if grayscale and missing > 0:
             self.picture[:missing] = self.picture[missing]
 
     def close(self) -> None:

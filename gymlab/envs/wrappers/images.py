@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.contract import ObservationCheck
+from gymlab.envs.step import FRESH_START
 from gymlab.envs.wrappers.registry import EnvWrapperRegistry
 from gymlab.errors import ConfigError, EnvironmentFailure
 
@@ -168,7 +169,7 @@ def is_channel_last(space: gym.Space) -> bool:
 
 
 class FrameStack(gym.Wrapper):
-    """The newest k observations as one, oldest first. A new episode starts with k copies of its first observation.
+    """The newest k observations as one, oldest first. A new episode, or a fresh start within it, begins with k copies of its first observation.
 
     Images [C, H, W] become [k * C, H, W]; vectors [D] become [k * D].
     """
@@ -190,11 +191,17 @@ class FrameStack(gym.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Fill the stack with the first frame: nothing of the last episode is left."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._frames = np.concatenate([self._checked(observation)] * self._count)
+        self._fill(observation)
         return self._frames.copy(), info
+
+    def _fill(self, observation: Any) -> None:
+        self._frames = np.concatenate([self._checked(observation)] * self._count)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Drop the oldest frame and append the newest, in a new array that the caller may keep."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._frames = np.concatenate((self._frames[self._width :], self._checked(observation)))
+        if info.get(FRESH_START):
+            self._fill(observation)
+        else:
+            self._frames = np.concatenate((self._frames[self._width :], self._checked(observation)))
         return self._frames.copy(), reward, terminated, truncated, info

@@ -10,6 +10,8 @@ from gymlab.config.schema import Config
 from gymlab.engine.seeding import SeedTree
 from gymlab.envs.adapter import GymnasiumVector
 from gymlab.envs.build import blueprint, make_env, make_vector
+from gymlab.envs.families.atari_game import AtariGame, AtariSettings, fire_actions
+from gymlab.envs.families.atari_vector import Game
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure
 
@@ -293,3 +295,137 @@ def test_games_of_several_players_have_no_id():
     family = blueprint(atari()).family
     assert "ALE/Pong-v5" in family.ids()
     assert "ALE/Combat-v5" not in family.ids()
+
+
+def without_noops(backend, game="Breakout", **fields):
+    """A classic game that actions alone decide."""
+    config = atari(game, env_kwargs={"protocol": "classic", "noop_max": 0, **fields})
+    return make_vector(config, 1, SeedTree(3), backend=backend)
+
+
+def test_classic_is_what_stable_baselines_does():
+    plan = blueprint(atari(env_kwargs={"protocol": "classic"}))
+    wanted = {"repeat_action_probability": 0.0, "noop_max": 30, "use_fire_reset": True, "episodic_life": True}
+    wanted |= {"reward_clipping": True, "max_pool": True, "full_action_space": False, "frame_skip": 4}
+    assert {key: plan.env_kwargs[key] for key in wanted} == wanted
+    told = plan.family.notice(plan.env_kwargs, plan.config)
+    assert "protocol classic: sticky actions 0, a lost life ends the return, up to 30 no-ops, rewards clipped" in told
+    assert "fire pressed at the start and after a lost life" in told
+    evaluated = blueprint(atari(env_kwargs={"protocol": "classic"}), purpose="val").env_kwargs
+    assert (evaluated["episodic_life"], evaluated["reward_clipping"]) == (False, False)
+    assert evaluated["use_fire_reset"], "an agent that never had to press the button cannot serve by itself"
+
+
+@pytest.mark.parametrize("backend", ["native", "sync"])
+def test_classic_serves_at_the_start_and_after_a_lost_life(backend):
+    """Played again on the emulator alone: fire and the action after it, each for four frames, a no-op before them when a life was lost."""
+    ale_py = pytest.importorskip("ale_py")
+    ale = ale_py.ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(str(ale_py.roms.get_rom_path("breakout")))
+    actions = ale.getMinimalActionSet()
+
+    def hold(action):
+        return sum(ale.act(actions[action]) for _ in range(4))
+
+    ale.reset_game()
+    for action in (1, 2):
+        hold(action)
+    lives, lost_at, scores = ale.lives(), [], 0
+    with without_noops(backend, reward_clipping=False) as vector:
+        vector.reset()
+        for step_index in range(120):
+            reward = hold(0)
+            if 0 < ale.lives() < lives and not ale.game_over():
+                reward += sum(map(hold, (0, 1, 2)))
+                lost_at.append(step_index)
+            lives = ale.lives()
+            step = vector.step(np.array([0]))
+            assert step.reward[0] == reward
+            assert bool(step.terminated[0]) == (step_index in lost_at or ale.game_over())
+            scores += reward
+            if ale.game_over():
+                assert step.episodes[0].env_return == scores
+                break
+    assert len(lost_at) == 4, "the ball was served five times although the agent never pressed the button"
+    assert ale.game_over()
+
+
+def test_classic_backends_show_the_same_game():
+    with without_noops("native") as native, without_noops("sync") as sync:
+        native_steps, native_pictures = play(native, 150)
+        sync_steps, sync_pictures = play(sync, 150)
+    assert sum(len(step[3]) for step in native_steps) >= 1
+    for one, other in zip(native_steps, sync_steps, strict=True):
+        assert (one[0], one[1], one[2], one[3]) == (other[0], other[1], other[2], other[3])
+    for one, other in zip(native_pictures, sync_pictures, strict=True):
+        assert np.abs(one.astype(int) - other).max() <= 1
+
+
+def test_a_stack_begins_anew_after_the_serve():
+    with without_noops("native") as vector:
+        first = vector.reset()
+        assert all(np.array_equal(frame, first[0, -1]) for frame in first[0])
+        for _ in range(60):
+            step = vector.step(np.array([0]))
+            if step.terminated[0]:
+                break
+        assert all(np.array_equal(frame, step.observation[0, -1]) for frame in step.observation[0])
+        after = vector.step(np.array([0])).observation[0]
+    np.testing.assert_array_equal(after[:3], step.observation[0, 1:])
+    assert not np.array_equal(after[2], after[3])
+
+
+def test_a_game_without_the_button_is_not_served():
+    assert fire_actions(["NOOP", "UP", "RIGHT"]) == ()
+    assert fire_actions(["NOOP", "FIRE", "UP"]) == (1, 2)
+    assert fire_actions([]) == ()
+
+
+@pytest.mark.parametrize("backend", ["native", "sync"])
+def test_no_ops_are_one_to_the_most(backend):
+    config = atari("SpaceInvaders", env_kwargs={**STILL, "noop_max": 3})
+    settings, seen = AtariSettings(**blueprint(config).env_kwargs), set()
+    for seed in range(24):
+        if backend == "native":
+            game = Game(settings, (84, 84), 4)
+            game.replay(seed, [])
+            seen.add(game.frames)
+        else:
+            game = AtariGame(settings)
+            game.reset(seed=seed)
+            seen.add(game.ale.getEpisodeFrameNumber())
+        game.close()
+    assert seen == {1, 2, 3}
+
+
+@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders", "Qbert"])
+def test_classic_plays_as_stable_baselines_wrapper_does(game):
+    """The same actions give the same rewards, ends and pictures, until the game is over.
+
+    Its maximum of two frames is taken in colour and ours in grey: where two objects overlap that is a few levels of 255.
+    """
+    wrappers = pytest.importorskip("stable_baselines3.common.atari_wrappers")
+    import ale_py
+    import gymnasium as gym
+
+    gym.register_envs(ale_py)
+    theirs = wrappers.AtariWrapper(gym.make(f"{game}NoFrameskip-v4"), noop_max=0)
+    expected, _ = theirs.reset(seed=0)
+    generator, ends = np.random.default_rng(4), 0
+    with without_noops("native", game) as ours:
+        np.testing.assert_allclose(ours.reset()[0, -1].astype(int), expected[..., 0], atol=8)
+        for _ in range(1500):
+            action = int(generator.integers(0, ours.action_space.n))
+            expected, reward, terminated, truncated, info = theirs.step(action)
+            step = ours.step(np.array([action]))
+            assert (step.reward[0], step.terminated[0], step.truncated[0]) == (reward, terminated, truncated)
+            if info["lives"] == 0:
+                break
+            if terminated:
+                ends += 1
+                expected, _ = theirs.reset()
+            np.testing.assert_allclose(step.observation[0, -1].astype(int), expected[..., 0], atol=8)
+        else:
+            pytest.fail("no game ended")
+    assert ends == {"Breakout": 4, "SpaceInvaders": 2, "Qbert": 3}[game]

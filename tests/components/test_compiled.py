@@ -19,6 +19,7 @@ needs_compiler = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(compiled.OFF, raising=False)
     return tmp_path / "gymlab"
 
 

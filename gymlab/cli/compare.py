@@ -14,6 +14,7 @@ from gymlab.errors import GymlabError, did_you_mean
 if TYPE_CHECKING:
     from gymlab.engine.registry import RunEntry
     from gymlab.metrics.comparison import ComparedRun, Comparison, GroupResult
+    from gymlab.metrics.statistics import Interval
 
 USAGE = "gymlab compare RUN ... [options]"
 EXAMPLES = """  gymlab compare 'cartpole-v1-ppo-*' 'cartpole-v1-reinforce-*'    two groups, by experiment
@@ -300,7 +301,7 @@ def _table(title: str, results: Sequence[GroupResult], width: int) -> Any:
 
 
 def _as_json(comparison: Comparison, metric: str, score: str, picture: Path, table_file: Path) -> dict[str, Any]:
-    def interval(found: Any) -> dict[str, float]:
+    def interval(found: Interval) -> dict[str, float | None]:
         return {"value": found.mean, "low": found.low, "high": found.high}
 
     def rows(results: Sequence[GroupResult]) -> list[dict[str, Any]]:

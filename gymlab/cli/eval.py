@@ -92,7 +92,10 @@ def _show(result: dict[str, Any]) -> None:
 
     made = table(result["env_id"], "", "")
     made.show_header = False
-    made.add_row("return", Text.assemble((interval(result), "bold"), f"  95% interval, n={result['n']}"))
+    made.add_row(
+        "return",
+        Text.assemble((interval(result), "bold"), f"  95% interval, n={result['n']}" if result["ci95"] else ""),
+    )
     made.add_row("range", f"{format_number(result['min'])} to {format_number(result['max'])}")
     made.add_row("episode length", format_number(result["ep_len"]))
     for name, value in result["told"].items():

@@ -119,14 +119,15 @@ def bold(text: str) -> Text:
 
 
 def interval(result: Mapping[str, Any]) -> str:
-    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; the mean alone when there is no interval."""
-    from gymlab.metrics.statistics import format_number
+    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; `34.0 (n=1, no interval)` of a single value."""
+    from gymlab.metrics.statistics import Interval, format_number
 
-    if result.get("mean") is None:
+    mean, bounds = result.get("mean"), result.get("ci95")
+    if mean is None:
         return "-"
-    bounds = result.get("ci95")
-    mean = format_number(result["mean"])
-    return f"{mean} [{format_number(bounds[0])}, {format_number(bounds[1])}]" if bounds else mean
+    if result.get("n") == 1:
+        return str(Interval(mean, None, None, 1))
+    return str(Interval(mean, bounds[0], bounds[1], 0)) if bounds else format_number(mean)
 
 
 def ago(moment: float | None) -> str:

@@ -323,7 +323,7 @@ def summary(episodes: Sequence[PlayedEpisode]) -> dict[str, Any]:
     found: dict[str, Any] = {"episodes": rows, "n": len(whole), "mean": None, "ci95": None}
     if whole:
         returns = np.array([episode.env_return for episode in whole])
-        found |= {"mean": float(returns.mean()), "ci95": list(mean_ci95(returns)) if len(whole) > 1 else None}
+        found |= {"mean": float(returns.mean()), "ci95": mean_ci95(returns)}
         found |= {"min": float(returns.min()), "max": float(returns.max())}
         found["ep_len"] = float(np.mean([episode.length for episode in whole]))
     return found

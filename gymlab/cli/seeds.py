@@ -239,8 +239,7 @@ def summarize(runs: list[SeedRun]) -> dict[str, Any]:
     summary: dict[str, Any] = {"experiment": experiment, "seeds": rows, "n": len(means), "mean": None, "ci95": None}
     if means:
         summary |= {"mean": math.fsum(means) / len(means)}
-    if len(means) > 1:
-        summary |= {"ci95": list(mean_ci95(means))}
+        summary |= {"ci95": mean_ci95(means)}
     return summary
 
 

@@ -38,11 +38,11 @@ class EvaluationResult:
         return len(self.returns)
 
     def summary(self) -> dict[str, Any]:
-        """mean, ci95, n, min, max, mean length, and what the environment told."""
-        low, high = mean_ci95(self.returns)
+        """mean, ci95 (None for a single episode), n, min, max, mean length, and what the environment told."""
+        interval = mean_ci95(self.returns)
         return {
             "mean": float(self.returns.mean()),
-            "ci95": [low, high],
+            "ci95": None if interval is None else list(interval),
             "n": self.n,
             "min": float(self.returns.min()),
             "max": float(self.returns.max()),

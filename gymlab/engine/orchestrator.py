@@ -260,8 +260,8 @@ class Orchestrator:
             summary = result.summary()
             record = self.recorder.record
             record(names.episode_return("val"), summary["mean"])
-            record(names.episode_return("val", "ci95_low"), summary["ci95"][0])
-            record(names.episode_return("val", "ci95_high"), summary["ci95"][1])
+            for bound, value in zip(("ci95_low", "ci95_high"), summary["ci95"] or (), strict=False):
+                record(names.episode_return("val", bound), value)
             record(names.episode_return("val", "best"), summary["max"])
             record(names.episode_length("val"), summary["ep_len"])
             record(names.episode_count("val"), result.n)

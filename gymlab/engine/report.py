@@ -83,8 +83,9 @@ def report_data(run: Run) -> ReportData:
 
 
 def _interval(result: Mapping[str, Any]) -> Interval:
-    low, high = result.get("ci95") or (result["mean"], result["mean"])
-    return Interval(result["mean"], low, high, result.get("n") or 1)
+    episodes = result.get("n") or 1
+    low, high = (episodes > 1 and result.get("ci95")) or (None, None)
+    return Interval(result["mean"], low, high, episodes)
 
 
 def _status(run: Run) -> str:

@@ -82,14 +82,15 @@ def _draw_aggregates(axes: Axes, results: Sequence[GroupResult], shades: Mapping
     for place, result in enumerate(results):
         for offset, (measure, name, marker) in enumerate(MEASURES):
             found, y = getattr(result, measure), place * 4 + offset
-            axes.plot(
-                [found.low, found.high],
-                [y, y],
-                color=shades[result.group],
-                linewidth=6,
-                alpha=0.35,
-                solid_capstyle="butt",
-            )
+            if found.low is not None:
+                axes.plot(
+                    [found.low, found.high],
+                    [y, y],
+                    color=shades[result.group],
+                    linewidth=6,
+                    alpha=0.35,
+                    solid_capstyle="butt",
+                )
             axes.plot(found.mean, y, marker=marker, color=shades[result.group], markersize=6)
             places.append(y)
             names.append(name)

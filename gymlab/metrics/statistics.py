@@ -22,14 +22,15 @@ class Interval:
     """A mean (or other statistic) with the 95% interval around it."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    """None, as is `high`, where a single value says nothing about the spread."""
+    high: float | None
     n: int
-    """Values it was taken over."""
+    """Values it was taken over; of two groups, those of the smaller one."""
 
     def __str__(self) -> str:
-        if self.n < 2:
-            return f"{format_number(self.mean)} (n=1, no interval)"
+        if self.low is None or self.high is None:
+            return f"{format_number(self.mean)} (n={self.n}, no interval)"
         return f"{format_number(self.mean)} [{format_number(self.low)}, {format_number(self.high)}]"
 
 
@@ -45,11 +46,13 @@ def reward_text(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else format_number(value)
 
 
-def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean. Equal values, and a single one, have zero width."""
+def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> tuple[float, float] | None:
+    """Percentile bootstrap interval of the mean. Equal values have zero width; a single one has no interval."""
     sample = np.asarray(values, dtype=np.float64).ravel()
     if sample.size == 0:
         raise ValueError("an interval needs at least one value")
+    if sample.size == 1:
+        return None
     if np.ptp(sample) == 0:
         return float(sample[0]), float(sample[0])
     generator = np.random.default_rng(seed)
@@ -65,7 +68,7 @@ def mean_ci95(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLE
 def estimate(values: npt.ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval:
     """Mean with its bootstrap interval and the number of values."""
     sample = np.asarray(values, dtype=np.float64).ravel()
-    low, high = mean_ci95(sample, seed=seed, resamples=resamples)
+    low, high = mean_ci95(sample, seed=seed, resamples=resamples) or (None, None)
     return Interval(float(sample.mean()), low, high, sample.size)
 
 
@@ -81,7 +84,8 @@ def aggregate(
     """IQM, median, mean and optimality gap of normalised scores [runs, tasks], with stratified bootstrap intervals.
 
     Runs are drawn anew within each task; median and mean are of per-task means, so that with one task they are the same;
-    `run_median` is of all runs. `indices` [resamples, runs, tasks] are drawn from the seed unless given.
+    `run_median` is of all runs. `indices` [resamples, runs, tasks] are drawn from the seed unless given. One run a task
+    has no intervals: drawn anew it is always itself.
     """
     matrix = _matrix(scores)
     if indices is None:
@@ -89,8 +93,8 @@ def aggregate(
     drawn = matrix[indices, np.arange(matrix.shape[1])]  # [resamples, runs, tasks]
     results = {}
     for name, statistic in _AGGREGATES.items():
-        low, high = np.percentile(statistic(drawn), [2.5, 97.5])
-        results[name] = Interval(float(statistic(matrix[None])[0]), float(low), float(high), len(matrix))
+        low, high = np.percentile(statistic(drawn), [2.5, 97.5]).tolist() if len(matrix) > 1 else (None, None)
+        results[name] = Interval(float(statistic(matrix[None])[0]), low, high, len(matrix))
     return results
 
 
@@ -105,11 +109,14 @@ def probability_of_improvement(
     """How likely a run of `first` scores higher than one of `second`, ties counted half, as a mean over tasks.
 
     Both are matrices [runs, tasks] over the same tasks; their runs are drawn anew each on its own. `indices`
-    [resamples, runs, tasks] of the two are drawn from the seed unless given.
+    [resamples, runs, tasks] of the two are drawn from the seed unless given. With one run on a side there is no interval.
     """
     one, other = _matrix(first), _matrix(second)
     if one.shape[1] != other.shape[1]:
         raise ValueError(f"scores over {one.shape[1]} tasks cannot be held against scores over {other.shape[1]}")
+    mean, smaller = float(_improvement(one[None], other[None])[0]), min(len(one), len(other))
+    if smaller == 1:
+        return Interval(mean, None, None, smaller)
     if indices is None:
         generator = np.random.default_rng(seed)
         indices = _draws(generator, one, resamples), _draws(generator, other, resamples)
@@ -120,7 +127,7 @@ def probability_of_improvement(
         for start in range(0, len(indices[0]), chunk)
     ]
     low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])
-    return Interval(float(_improvement(one[None], other[None])[0]), float(low), float(high), len(one) + len(other))
+    return Interval(mean, float(low), float(high), smaller)
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
@@ -152,7 +159,8 @@ def binned_curves(
     """Learning curves of several seeds on one axis: bin ends in env steps, mean (or `iqm`), low and high of the 95% interval.
 
     Within a bin each run counts with its mean; a run without a value in a bin keeps its last one (an early-stopped run
-    its final one), so that the mean never leaps because a run ended. Bins before a run's first value leave it out.
+    its final one), so that the mean never leaps because a run ended. Bins before a run's first value leave it out; where
+    a single run is left, low and high are NaN.
     """
     limit = max(float(np.max(run_steps)) for run_steps in steps)
     edges = np.linspace(0.0, limit, bins + 1)
@@ -171,7 +179,8 @@ def binned_curves(
         found = (
             estimate(present, seed=seed) if statistic == "mean" else aggregate(present[:, None], seed=seed)[statistic]
         )
-        mean[index], low[index], high[index] = found.mean, found.low, found.high
+        mean[index] = found.mean
+        low[index], high[index] = (np.nan, np.nan) if found.low is None else (found.low, found.high)
     return edges[used + 1], mean, low, high
 
 

@@ -62,6 +62,19 @@ def test_two_variants_of_five_seeds(cli, two_variants, tmp_path):
     assert found["score"].startswith("the final evaluation")
 
 
+def test_one_run_against_one_has_no_interval(cli, two_variants, tmp_path):
+    shown = cli("compare", "slow-0", "fast-0", "--group", "policy_lr", "--json")
+    assert shown.code == 0, shown.err
+    found = shown.json()
+    intervals = [row[name] for row in found["results"] for name in ("iqm", "mean", "median")]
+    for interval in [*intervals, *found["probability_of_improvement"]]:
+        assert (interval["low"], interval["high"]) == (None, None)
+    shown = cli("compare", "slow-0", "fast-0", "--group", "policy_lr")
+    assert "P(policy_lr=0.0003 > policy_lr=0.001) = 1.000 (n=1, no interval)" in shown.out
+    with (tmp_path / "comparison" / "compare.csv").open() as file:
+        assert [(row["iqm_low"], row["iqm_high"]) for row in csv.DictReader(file)] == [("", "")] * 2
+
+
 def test_picture_and_csv(cli, two_variants, tmp_path):
     shown = cli("compare", "slow-*", "fast-*", "--group", "policy_lr", "--x", "time", "--out", "there")
     assert shown.code == 0, shown.err

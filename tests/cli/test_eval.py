@@ -54,6 +54,14 @@ def test_people_get_a_table(cli, trained, monkeypatch):
     assert "deterministic" in shown.out
 
 
+def test_one_episode_has_no_interval(cli, trained):
+    shown = cli("eval", "tiny", "--episodes", "1", "--runs-dir", trained, "--json")
+    assert shown.json()["ci95"] is None
+    shown = cli("eval", "tiny", "--episodes", "1", "--runs-dir", trained)
+    assert "(n=1, no interval)" in shown.out
+    assert "95%" not in shown.out
+
+
 @pytest.mark.parametrize("option", ["--episodes=0", "--seed=-1"])
 def test_numbers_out_of_range(cli, option):
     shown = cli("eval", option)

@@ -39,9 +39,10 @@ def test_width_shrinks_with_the_root_of_n():
     assert widths[0] / widths[1] == pytest.approx(10, rel=0.25)
 
 
-def test_equal_values_and_a_single_one_have_zero_width():
+def test_equal_values_have_zero_width_and_a_single_one_has_no_interval():
     assert mean_ci95([0.1] * 30) == (0.1, 0.1)
-    assert mean_ci95([3.0]) == (3.0, 3.0)
+    assert mean_ci95([3.0]) is None
+    assert estimate([3.0]) == Interval(3.0, None, None, 1)
     assert str(estimate([3.0])) == "3.000 (n=1, no interval)"
     with pytest.raises(ValueError, match="at least one"):
         mean_ci95([])
@@ -122,6 +123,18 @@ def test_probability_of_improvement_by_hand():
     assert probability_of_improvement([[1.0, 0.0]], [[0.0, 1.0]]).mean == 0.5
     with pytest.raises(ValueError, match="tasks"):
         probability_of_improvement([[1.0]], [[1.0, 2.0]])
+
+
+def test_one_run_has_no_interval_in_any_estimate():
+    for found in aggregate([[1.0, 5.0]]).values():
+        assert (found.low, found.high, found.n) == (None, None, 1)
+    for first, second in (([[1.0]], [[2.0]]), ([[1.0], [3.0], [5.0]], [[2.0]])):
+        found = probability_of_improvement(first, second)
+        assert (found.low, found.high, found.n) == (None, None, 1)
+        assert str(found).endswith("(n=1, no interval)")
+    _, _, low, high = binned_curves([[10, 20], [20]], [[1.0, 2.0], [4.0]], bins=2)
+    assert np.isnan([low[0], high[0]]).all()
+    assert (low[1], high[1]) == (2.0, 4.0)
 
 
 def test_the_median_of_one_task_is_of_its_runs():

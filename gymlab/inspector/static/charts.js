@@ -381,7 +381,7 @@ export class LineChart {
       for (const {series, index, far} of hits) {
         const dot = element("span", {class: "dot"});
         dot.style.background = series.colour;
-        const span = series.low && series.high ? ` ${series.span ?? ""} [${precise(series.low[index])}, ${precise(series.high[index])}]` : series.raw ? ` (raw ${precise(series.raw[index])})` : "";
+        const span = series.low && this.#usable(series.low[index]) ? ` ${series.span ?? ""} [${precise(series.low[index])}, ${precise(series.high[index])}]` : series.raw ? ` (raw ${precise(series.raw[index])})` : "";
         rows.push(element("div", {class: "tooltip-row"}, dot, element("span", {class: "tooltip-label"}, series.label), element("b", {}, precise(series.y[index])), span, far ? element("span", {class: "muted"}, ` at ${place(series.x[index])}`) : null));
       }
     }

@@ -9,7 +9,7 @@ SCREEN := chromium xvfb xdotool
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 30000
 
-.PHONY: train test verify verify-long install-all lint bench docs clean
+.PHONY: train test same verify verify-long install-all lint bench docs clean
 
 train: $(VENV)/.core ## set up and train the default experiment
 	$(BIN)/gymlab train $(EXPERIMENT)
@@ -17,6 +17,9 @@ train: $(VENV)/.core ## set up and train the default experiment
 test: $(VENV)/.dev ## set up, lint, and run the tests
 	$(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && $(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+same: $(VENV)/.dev ## train every workflow briefly from the commit BASE and from this tree: the numbers must be equal
+	$(BIN)/python -m benchmarks.same $(or $(BASE),HEAD)
 
 verify: $(VENV)/.dev ## train every shipped experiment briefly, then every documented result, and rewrite docs/results.md (an hour)
 	$(BIN)/gymlab smoke --out runs/verify/smoke.json

@@ -169,7 +169,9 @@ class SeedTrainer:
     def _tell_end(self, run: SeedRun) -> None:
         steps = run.summary.get("env_steps")
         if run.status == "failed":
-            self._tell(run, "failed: " + run.error.splitlines()[-1])
+            lines = run.error.splitlines()
+            told = (line.removeprefix("error: ") for line in lines if line.startswith("error: "))
+            self._tell(run, "failed: " + next(told, lines[-1]))
         else:
             self._progress.update(self._tasks[run.seed], completed=steps, total=steps)
             self._tell(run, f"{run.status}: return {interval(run.summary.get('result') or {})}, {steps or 0:,} steps")

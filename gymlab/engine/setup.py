@@ -215,7 +215,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     fabric = make_fabric(config)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
     counters, stop_signal = Counters(), StopSignal()
-    restarts = Restarts(config.env_restarts, lambda: stop_signal.requested)
+    restarts = Restarts(config.env_restarts, lambda: stop_signal.requested, env_id=config.env_id)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
     set_threads(config, environment.observation_space)
     workflow = bind_workflow(

@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gymlab.envs.contract import ObservationCheck, WrongAnswer, contained, reset_answer, rows
-from gymlab.envs.restarts import trace_of
+from gymlab.envs.crash import describe_crash
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode, Step
 from gymlab.envs.vector import EnvironmentSpec, FiniteCheck, Seeds, Slot, VectorEnv
@@ -161,7 +161,7 @@ class GymnasiumVector(VectorEnv):
             raise
         except Exception as error:  # An environment may raise anything.
             raise EnvironmentFailure(
-                f"{self.spec.id}: the vector version failed: {trace_of(error)}\n"
+                f"{describe_crash(error)}\n{self.spec.id}: the vector version failed. "
                 "It cannot be replaced; environments of vectorization_mode: sync or async can."
             ) from error
 

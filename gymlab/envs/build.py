@@ -141,7 +141,7 @@ def make_vector(
         mode = _apart(mode, num_envs, plan)
     if mode == "auto":
         mode, pace = _choose(plan, num_envs, pace)
-    restarts = restarts or Restarts(config.env_restarts)
+    restarts = restarts or Restarts(config.env_restarts, env_id=config.env_id)
     factories = [functools.partial(plan.make, index) for index in range(num_envs)]
     vector: VectorEnv
     if mode == "async":
@@ -251,7 +251,9 @@ def _pace(plan: Blueprint) -> Pace:
         return answer
     if answer.own_error is not None:
         raise answer.own_error(answer.cause)
-    logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, answer.cause)
+    # A bug fails again in a moment, and is told in full then.
+    first = answer.cause.splitlines()[0]
+    logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, first)
     return UNKNOWN
 
 

@@ -6,9 +6,10 @@ environment raises is a crash, after which it is replaced. Both are decided here
 
 from __future__ import annotations
 
+import inspect
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,10 +26,10 @@ MOST_SHOWN = 80
 
 
 class WrongAnswer(EnvironmentFailure):
-    """An environment answered with something unusable: what it was, and how to put it right."""
+    """An environment answered with something unusable: what it was and, in a second line, how to put it right."""
 
     def __init__(self, detail: str, advice: str) -> None:
-        super().__init__(f"{detail}. {advice}")
+        super().__init__(f"{detail}.\n{advice}")
         self.detail = detail
         self.advice = advice
 
@@ -62,6 +63,39 @@ def contained() -> Iterator[None]:
             raise
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise EnvironmentExit(f"the environment tried to end the program ({text})") from error
+
+
+def call_reset(env: gym.Env, seed: int | None, options: dict[str, Any] | None) -> Any:
+    """What `reset` gives; one of before Gymnasium 0.26, which takes no seed, is a wrong answer and no crash."""
+    try:
+        return env.reset(seed=seed, options=options)
+    except TypeError:
+        refusing = next((layer for layer in layers(env) if not _takes_seed(layer.reset)), None)
+        if refusing is None:
+            raise
+        raise WrongAnswer(
+            f"reset does not take a seed and options: {type(refusing).__name__}.reset{inspect.signature(refusing.reset)}",
+            "Write `def reset(self, *, seed=None, options=None):` and begin it with `super().reset(seed=seed)`.",
+        ) from None
+
+
+def layers(env: gym.Env) -> list[Any]:
+    """The wrappers from the outside in, and the environment."""
+    found: list[Any] = [env]
+    while isinstance(env, gym.Wrapper):
+        env = env.env
+        found.append(env)
+    return found
+
+
+def _takes_seed(reset: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(reset).bind(seed=None, options=None)
+    except TypeError:
+        return False
+    except ValueError:  # Written in another language: it says nothing of its parameters.
+        return True
+    return True
 
 
 def reset_answer(answer: Any) -> tuple[Any, dict[str, Any]]:
@@ -111,7 +145,8 @@ def _number(reward: Any) -> float:
     """A reward in an array of one element counts as that element."""
     array = as_numbers(reward)
     if array is None or array.size != 1:
-        raise WrongAnswer(f"step gave the reward {_shown(reward)}, which is no number", "Give `float(reward)`.")
+        one = "float(reward)" if array is None else "float(reward.sum())"
+        raise WrongAnswer(f"step gave the reward {_shown(reward)}, which is no number", f"Give one number: `{one}`.")
     return float(array.item())
 
 

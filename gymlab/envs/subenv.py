@@ -18,12 +18,15 @@ import numpy as np
 from gymlab.envs.contract import (
     ObservationCheck,
     WrongAnswer,
+    call_reset,
     check_mask,
     contained,
+    layers,
     reset_answer,
     step_answer,
     success_of,
 )
+from gymlab.envs.crash import method_place
 from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
@@ -52,7 +55,7 @@ class EpisodeRecorder(gym.Wrapper):
         """Begin an episode with empty sums."""
         self.env_return = 0.0
         self.steps = 0
-        return reset_answer(self.env.reset(seed=seed, options=options))
+        return reset_answer(call_reset(self.env, seed, options))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and count; the time limit truncates."""
@@ -124,7 +127,7 @@ class SubEnv(gym.Wrapper):
         self._episode_metrics: Callable[[], dict[str, float] | None] = getattr(
             env.unwrapped, "episode_metrics", lambda: None
         )
-        self._keepers = [layer for layer in _layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
+        self._keepers = [layer for layer in layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
         self._success: bool | None = None
         self._told: dict[str, float] | None = None
         self.episode_index = -1
@@ -148,12 +151,12 @@ class SubEnv(gym.Wrapper):
         self.length = 0
         try:
             with contained():
-                observation, info = reset_answer(self.env.reset(seed=seed, options=options))
+                observation, info = reset_answer(call_reset(self.env, seed, options))
             if "action_mask" in info:
                 check_mask(info["action_mask"], self.action_space)
             return self._stored(observation), info
         except WrongAnswer as error:
-            raise error.at(f"{self.place}, reset: ") from None
+            raise error.at(f"{self._method('reset')}{self.place}, reset: ") from None
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one action and remember it for a replay."""
@@ -167,7 +170,7 @@ class SubEnv(gym.Wrapper):
                 self._success = success_of(info)
                 self._told = self._episode_metrics()
         except WrongAnswer as error:
-            raise error.at(f"{self.place}, step {self.length + 1}: ") from None
+            raise error.at(f"{self._method('step')}{self.place}, step {self.length + 1}: ") from None
         except Exception:
             raise
         except BaseException:
@@ -183,6 +186,11 @@ class SubEnv(gym.Wrapper):
     def place(self) -> str:
         """What the environment and its episode are called in messages."""
         return f"{self._registered.id}: {self._purpose} environment {self.env_index}, episode {self.episode_index}"
+
+    def _method(self, name: str) -> str:
+        """Where the method is written that gave a wrong answer; nothing where it may be one of several."""
+        place = method_place(layers(self.env), name)
+        return f"{place}: " if place else ""
 
     def finish(self, terminated: bool) -> Episode:
         """The episode that has just ended, with what its last step told."""
@@ -282,12 +290,3 @@ class SubEnv(gym.Wrapper):
         """Give wrappers their state back: after all environments have replayed, since some share theirs."""
         for depth, keeper in enumerate(self._keepers if "wrappers" in state else ()):
             keeper.set_state(state["wrappers"][str(depth)])
-
-
-def _layers(env: gym.Env) -> list[Any]:
-    layers: list[Any] = []
-    while True:
-        layers.append(env)
-        if not isinstance(env, gym.Wrapper):
-            return layers
-        env = env.env

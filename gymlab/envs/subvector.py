@@ -97,11 +97,11 @@ class SubEnvVector(VectorEnv):
         """An environment that fails on an action outside of its space is not to blame."""
         if not self.action_space.contains(action):
             raise EnvironmentFailure(
-                f"{self._names[index]} was given the action {action}, which is not in {self.action_space}: {cause}"
+                f"{self._names[index]} was given the action {action}, which is not in {self.action_space}:\n{cause}"
             )
 
     def _cannot_be_drawn(self, cause: str) -> EnvironmentFailure:
-        return EnvironmentFailure(f"{self._names[0]} cannot be drawn: {cause}")
+        return EnvironmentFailure(f"{self._names[0]} cannot be drawn:\n{cause}")
 
     def _saved_environments(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """The states of the sub-environments; none when nothing had begun."""
@@ -111,7 +111,11 @@ class SubEnvVector(VectorEnv):
                 f"The saved state of {self.spec.id} has {len(expected)} environments, this one {self.num_envs}."
             )
         saved = [state["environments"][str(index)] for index in range(self.num_envs)]
-        return [] if saved[0]["episode_index"] < 0 else saved
+        if saved[0]["episode_index"] < 0:
+            return []
+        # Before it was saved it worked: what fails from here on may be an accident.
+        self.restarts.finished = True
+        return saved
 
 
 def names_of(spec: EnvironmentSpec, purpose: str, count: int) -> list[str]:

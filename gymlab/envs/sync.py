@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gymlab.envs.restarts import Restarts, construct, trace_of
+from gymlab.envs.crash import describe_crash
+from gymlab.envs.restarts import Restarts, construct
 from gymlab.envs.step import LIFE_LOST, Episode, Step
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.subvector import SubEnvVector, action_splitter, close_quietly, names_of, replay
@@ -55,7 +56,7 @@ class SyncVector(SubEnvVector):
             except GymlabError:
                 raise
             except Exception as error:  # An environment may raise anything.
-                self._replace(index, trace_of(error))
+                self._replace(index, describe_crash(error))
         self._place(index, observation, info)
 
     def _place(self, index: int, observation: Any, info: dict[str, Any]) -> None:
@@ -110,7 +111,7 @@ class SyncVector(SubEnvVector):
         self._begin(index)
 
     def _fail(self, step: Step, index: int, action: Any, error: Exception) -> None:
-        cause = trace_of(error)
+        cause = describe_crash(error)
         self._refuse_wrong_action(index, action, cause)
         self._cut_off(step, index, self.envs[index].abandon())
         self._replace(index, cause)
@@ -139,7 +140,7 @@ class SyncVector(SubEnvVector):
             except GymlabError:
                 raise
             except Exception as error:  # An environment may raise anything.
-                self._replace(index, trace_of(error))
+                self._replace(index, describe_crash(error))
                 self._begin(index)
             else:
                 self._place(index, observation, info)
@@ -158,7 +159,7 @@ class SyncVector(SubEnvVector):
         except GymlabError:
             raise
         except Exception as error:  # An environment may raise anything.
-            raise self._cannot_be_drawn(trace_of(error)) from error
+            raise self._cannot_be_drawn(describe_crash(error)) from error
         return None if frame is None else np.asarray(frame)
 
     def close(self) -> None:

@@ -222,9 +222,10 @@ class FiniteCheck:
         row = int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
         index = self._first + row
         episode, number = where(index)
+        article = "an" if field.startswith("o") else "a"
         value = np.array2string(array[row], threshold=8, precision=4)
         raise NonFiniteError(
-            f"{self._env_id} returned a {field} that is not finite: {value} in environment {index}, "
+            f"{self._env_id} returned {article} {field} that is not finite: {value} in environment {index}, "
             f"episode {episode}, step {number}. Look at the environment's reward and dynamics "
             "(a division by zero, a diverging simulation), or clip in a wrapper of your own.",
             tensor=field.replace(" ", "_"),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from gymlab.envs.restarts import trace_of
+from gymlab.envs.crash import describe_crash
 from gymlab.envs.step import Episode
 from gymlab.envs.subenv import SubEnv
 from gymlab.envs.subvector import action_splitter, close_quietly, replay
@@ -42,7 +42,7 @@ class Stepped(NamedTuple):
     """By environment, where it told anything."""
     episodes: list[Episode]
     failed: dict[int, str]
-    """Traceback by environment."""
+    """What was raised, by environment."""
 
 
 class Ready(NamedTuple):
@@ -62,7 +62,7 @@ class Restored(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A worker cannot go on: the traceback, or what is known of the end of its process."""
+    """A worker cannot go on: what was raised, or what is known of the end of its process."""
 
     cause: str
     own_error: type[GymlabError] | None = None
@@ -147,7 +147,7 @@ class Worker:
         except (EOFError, OSError):
             # The pipe breaks a moment before the process has ended.
             self.process.join(CLOSE_TIMEOUT)
-            return Failed(f"its process ended with {_exit_text(self.process.exitcode)}.")
+            return Failed(f"The process of the environment ended with {_exit_text(self.process.exitcode)}.")
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Ask something; that nobody is there to hear it is found when the answer is waited for."""
@@ -176,7 +176,7 @@ class Worker:
 
 def _exit_text(code: int | None) -> str:
     if code is None:
-        return "its pipe closed"
+        return "a closed pipe"
     if code >= 0:
         return f"exit code {code}"
     hint = ", often for lack of memory" if -code == signal.SIGKILL else ""
@@ -186,7 +186,11 @@ def _exit_text(code: int | None) -> str:
 def call_apart(function: Callable[[], Any], timeout: float) -> Any:
     """The value of a function called in a process of its own; `Failed` when that raises, dies or takes too long."""
     worker = Worker(lambda pipe: pipe.send(function()))
-    answer = worker.receive() if worker.has_answered(timeout) else Failed(f"it did not answer within {timeout:g} s.")
+    answer = (
+        worker.receive()
+        if worker.has_answered(timeout)
+        else Failed(f"The environment did not answer within {timeout:g} s.")
+    )
     worker.kill()
     return answer
 
@@ -214,7 +218,7 @@ def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Conn
     except GymlabError as error:
         _tell(pipe, Failed(str(error), _own_class(error)))
     except Exception as error:  # An environment may raise anything.
-        _tell(pipe, Failed(trace_of(error)))
+        _tell(pipe, Failed(describe_crash(error)))
 
 
 def _tell(pipe: Connection, failed: Failed) -> None:
@@ -274,7 +278,7 @@ class _Desk:
         return message
 
     def _each(self, indices: Iterable[int], work: Callable[[int], None]) -> dict[int, str]:
-        """Work on environments one after the other; the tracebacks of those that failed."""
+        """Work on environments one after the other; what those that failed raised."""
         failed = {}
         for index in indices:
             self._current[0] = index
@@ -284,7 +288,7 @@ class _Desk:
             except GymlabError:
                 raise
             except Exception as error:  # An environment may raise anything.
-                failed[index] = trace_of(error)
+                failed[index] = describe_crash(error)
         self._current[0] = NOBODY
         return failed
 

@@ -171,7 +171,7 @@ class AsyncVector(SubEnvVector):
             if timeout is None and self.restarts.stop_requested():
                 patience, hurry = min(self._timeout, STOP_PATIENCE), ", and the run was asked to stop"
             if time.monotonic() - since[number] >= patience:
-                return Failed(f"it did not answer within {patience:g} s{hurry}.")
+                return Failed(f"The environment did not answer within {patience:g} s{hurry}.")
         return worker.receive()
 
     def _lose(self, number: int, failed: Failed) -> None:
@@ -209,7 +209,7 @@ class AsyncVector(SubEnvVector):
         culprit, block = self._culprit(number), self._blocks[number]
         cause = self._lost[number].cause
         if len(block) > 1:
-            cause = f"{cause} Environments {block[0]} to {block[-1]} shared its process and lose their episodes."
+            cause = f"{cause}\nEnvironments {block[0]} to {block[-1]} shared its process and lose their episodes."
         self.restarts.allow(self._names[culprit], cause, constructing=constructing)
         if not constructing:
             self.restarts.episodes_lost += len(block) - 1

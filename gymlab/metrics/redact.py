@@ -164,6 +164,8 @@ class _Blanks:
         return text
 
     def _blank_match(self, match: re.Match[str]) -> str:
+        if match.re is _HEX_KEY and _in_a_path(match):
+            return match[0]
         self.found.add(match["secret"])
         start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
         return match[0][:start] + REDACTED + match[0][end:]
@@ -186,6 +188,15 @@ class _Blanks:
             return value
         self.found.add(value.decode("utf-8", errors="surrogateescape") if isinstance(value, bytes) else str(value))
         return REDACTED
+
+
+def _in_a_path(match: re.Match[str]) -> bool:
+    """Whether digits are a directory's or a file's name, as stores and caches give them; in an address they may be a key."""
+    text = match.string
+    start = max(text.rfind(sign, 0, match.start()) for sign in " \t\n\"'=,(") + 1
+    return "/" in (text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]) and (
+        "://" not in text[start : match.start()]
+    )
 
 
 def _follows_secret_flag(items: list[Any] | tuple[Any, ...], index: int) -> bool:

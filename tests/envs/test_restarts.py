@@ -51,6 +51,8 @@ def failing(config, monkeypatch):
             **fields,
         }
         opened.append(make_vector(config("Failing-v0", **fields), count, SEEDS, backend=backend))
+        # As if an episode had been finished before: what fails in the first one ends the run.
+        opened[-1].restarts.finished = True
         return opened[-1]
 
     yield make
@@ -200,7 +202,7 @@ def test_a_silent_environment_does_not_hold_up_a_stop(failing, monkeypatch, capl
     step = vector.step(np.array([0, 2, 0, 0]))
     assert time.monotonic() - asked < 10
     assert step.truncated.tolist() == [True, True, False, False]
-    assert "it did not answer within 0.5 s, and the run was asked to stop." in caplog.text
+    assert "The environment did not answer within 0.5 s, and the run was asked to stop." in caplog.text
     # All of them are there to be saved.
     assert set(vector.get_state()["environments"]) == {"0", "1", "2", "3"}
 
@@ -287,6 +289,7 @@ def test_exact_resume_after_a_restart(config, backend):
     plan = np.random.default_rng(0).integers(0, 2, (100, 2))
     with make_vector(config(), 2, SEEDS, backend=backend) as whole:
         whole.reset()
+        whole.restarts.finished = True
         for number, actions in enumerate(plan[:50]):
             if number in (15, 45):
                 break_once(whole, 1)
@@ -334,7 +337,7 @@ def test_a_crash_loop_ends_the_run_with_the_traceback(failing, backend):
     for _ in range(MOST_IN_A_ROW):
         vector.step(np.array([0, 2, 0]))
     with pytest.raises(
-        EnvironmentFailure, match=r"(?s)environment 1 failed.*gears are stuck.*5 times in a row \(5 restarts"
+        EnvironmentFailure, match=r"(?s)gears are stuck.*environment 1 failed.*5 times in a row \(5 restarts"
     ):
         vector.step(np.array([0, 2, 0]))
 
@@ -363,8 +366,9 @@ def test_the_number_of_restarts_is_bounded(failing, backend):
 
 def test_what_repeats_itself_is_told_in_full_once(caplog):
     restarts = Restarts()
+    restarts.whole_episode("CartPole-v1: train environment 1")
     for _ in range(3):
-        restarts.allow("CartPole-v1: train environment 0", "\nTraceback\n  a line\nError: no")
+        restarts.allow("CartPole-v1: train environment 0", "a.py:3, in step: Error: no\n    a line")
     assert caplog.text.count("a line") == 1
     assert caplog.text.count("Error: no") == 3
 
@@ -372,7 +376,7 @@ def test_what_repeats_itself_is_told_in_full_once(caplog):
 @pytest.mark.parametrize(("backend", "number"), [("sync", 2), ("async", 1), ("async", 2)])
 def test_an_environment_that_cannot_be_made_fails_at_once(failing, backend, number):
     # In a worker the counter stands at what the example in the parent left.
-    with pytest.raises(EnvironmentFailure, match=r"(?s)environment . could not be made: .*no licence"):
+    with pytest.raises(EnvironmentFailure, match=r"(?s)no licence.*environment . could not be made"):
         failing(backend, bad_constructions=(number,))
 
 

@@ -224,7 +224,7 @@ def test_non_finite_values_are_named(config, field, value):
     base(vector, 0).shift = 1
     vector.reset()
     step_often(vector, 3)
-    with pytest.raises(NonFiniteError, match=rf"Broken-v0 returned a {field} .*environment 1, episode 1, step 1\."):
+    with pytest.raises(NonFiniteError, match=rf"Broken-v0 returned an? {field} .*environment 1, episode 1, step 1\."):
         vector.step(np.zeros(2, dtype=int))
     gym.registry.pop("Broken-v0")
 

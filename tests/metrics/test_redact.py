@@ -62,6 +62,18 @@ def test_urls_lose_their_user_info_and_nothing_else():
     assert redact_text("https://host.org/?token=canary42&page=2") == f"https://host.org/?token={REDACTED}&page=2"
 
 
+@pytest.mark.parametrize(
+    "path", [f"/home/me/{HEX_KEY}/my_env.py:40", f"{HEX_KEY}/maze.py", f"see /cache/{HEX_KEY} for it"]
+)
+def test_a_directory_of_hexadecimal_digits_is_no_key(path):
+    assert redact_text(path) == path
+
+
+@pytest.mark.parametrize("text", [f"https://hooks.org/{HEX_KEY}/send", f"key={HEX_KEY}", f"key {HEX_KEY}, and/or"])
+def test_hexadecimal_digits_elsewhere_stay_a_key(text):
+    assert HEX_KEY not in redact_text(text)
+
+
 def test_assignments_flags_and_headers_in_text():
     for text in (
         "WANDB_API_KEY=canary42",

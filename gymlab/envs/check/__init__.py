@@ -17,7 +17,7 @@ from gymlab.envs.check.findings import CHECKS, Finding, failed, skipped, warning
 from gymlab.envs.check.play import play
 from gymlab.envs.check.streams import TRACE_STEPS, Trace
 from gymlab.envs.contract import WrongAnswer
-from gymlab.envs.restarts import trace_of
+from gymlab.envs.crash import describe_crash
 from gymlab.envs.vector import Seeds
 from gymlab.envs.worker import Failed, call_apart
 from gymlab.envs.wrappers.registry import needs_shared_state, wrapper_classes
@@ -78,10 +78,8 @@ def _apart(check: str, work: Callable[[], list[Finding]]) -> list[Finding]:
 
 
 def _did_not_get_through(check: str, cause: str) -> Finding:
-    lines = [line.strip() for line in cause.strip().splitlines() if line.strip()]
-    place = next((line for line in reversed(lines) if line.startswith("File ")), "")
-    advice = f"It was raised in {place.removeprefix('File ')}." if place else ""
-    return failed(check, lines[-1], advice)
+    detail, _, code = cause.strip().partition("\n")
+    return failed(check, detail, code)
 
 
 def _made(plan: Blueprint) -> list[Finding]:
@@ -153,7 +151,7 @@ def _here(check: str, work: Callable[[], Finding]) -> Finding:
     except GymlabError as error:
         return _did_not_get_through(check, str(error))
     except Exception as error:  # An environment may raise anything.
-        return _did_not_get_through(check, trace_of(error))
+        return _did_not_get_through(check, describe_crash(error))
 
 
 def _speed(plan: Blueprint, seeds: Seeds) -> Finding:

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.check.values import Misfit, first_not_finite, misfit
-from gymlab.envs.contract import WrongAnswer, reset_answer, step_answer
+from gymlab.envs.contract import WrongAnswer, call_reset, reset_answer, step_answer
 
 PLAY_SECONDS = 15.0
 """Time after which a slow environment is not stepped further; what was seen by then is judged."""
@@ -75,16 +75,7 @@ def _look_at(record: Record, what: str, observation: Any) -> None:
 
 
 def _reset(env: gym.Env, seed: int | None) -> Any:
-    try:
-        answer: Any = env.reset(seed=seed, options=None)
-    except TypeError as error:
-        if "seed" not in str(error) and "options" not in str(error):
-            raise
-        raise WrongAnswer(
-            f"reset does not take a seed: {error}",
-            "Write `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`.",
-        ) from error
-    return reset_answer(answer)[0]
+    return reset_answer(call_reset(env, seed, None))[0]
 
 
 def _step(env: gym.Env, record: Record) -> tuple[Any, float, bool, bool]:

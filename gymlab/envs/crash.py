@@ -84,7 +84,7 @@ def _interfaces() -> tuple[Path, ...]:
 
     # Of multiprocessing and others of the standard library there is a frame below each worker.
     standard = [Path(sysconfig.get_path(name)) / "multiprocessing" for name in ("stdlib", "platstdlib")]
-    return *(Path(module.__file__).parent for module in (gymlab, gymnasium)), *standard
+    return *(Path(module.__path__[0]) for module in (gymlab, gymnasium)), *standard
 
 
 @cache

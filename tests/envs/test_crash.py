@@ -98,10 +98,13 @@ def test_it_fits_a_screen(module, kind):
 
 
 def test_an_error_of_a_package_alone_names_the_package():
-    try:
+    with pytest.raises(OSError, match="No such file") as caught:
         subprocess.run(["/no/such/program"], check=False)
-    except OSError as error:
-        assert "No such file" in describe_crash(error).splitlines()[0]
+    trace = caught.value.__traceback__
+    assert trace is not None
+    first = describe_crash(caught.value.with_traceback(trace.tb_next)).splitlines()[0]
+    assert "subprocess.py:" in first
+    assert "FileNotFoundError: " in first
 
 
 def test_the_place_of_a_method_is_told_where_it_is_the_authors_alone(tmp_path, monkeypatch):
@@ -113,5 +116,5 @@ def test_the_place_of_a_method_is_told_where_it_is_the_authors_alone(tmp_path, m
     module = importlib.import_module("two_worlds")
     assert method_place([module.A()], "step") == "two_worlds.py:2, in step"
     assert method_place([module.A(), module.B()], "step") == ""
-    assert method_place([dict()], "get") == ""
+    assert method_place([{}], "get") == ""
     del sys.modules["two_worlds"]

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from gymlab.envs.check.values import Misfit, first_not_finite, misfit
-from gymlab.envs.contract import WrongAnswer, call_reset, reset_answer, step_answer
+from gymlab.envs.contract import call_reset, reset_answer, step_answer
 
 PLAY_SECONDS = 15.0
 """Time after which a slow environment is not stepped further; what was seen by then is judged."""

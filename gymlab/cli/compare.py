@@ -255,6 +255,7 @@ def _metrics(entry: RunEntry) -> dict[str, list[float | None]]:
 
 def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -> None:
     from gymlab.cli.output import screen
+    from gymlab.metrics.statistics import FEWEST
 
     console = screen()
     for environment in comparison.environments:
@@ -268,7 +269,9 @@ def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -
         where = f" ({improvement.environment})" if len(comparison.improvements) > 1 else ""
         told = f"P({improvement.first} > {improvement.second}) = {improvement.probability}{where}"
         console.print(told, soft_wrap=True)
-    console.print(f"score: {score}; 95% stratified bootstrap intervals over runs", style="dim", soft_wrap=True)
+    pooled = ", of all environments by stratified bootstrap" if comparison.normalised else ""
+    told = f"score: {score}; 95% intervals over runs{pooled}; the range below {FEWEST} runs"
+    console.print(told, style="dim", soft_wrap=True)
     console.print(f"picture {picture}\ntable   {table_file}", soft_wrap=True)
 
 
@@ -285,7 +288,7 @@ def _table(title: str, results: Sequence[GroupResult], width: int) -> Any:
     made = table(title, *columns, right=("runs", "env steps", "time"), whole=columns[1:])
     for result in results:
         ends = f"{result.env_steps:,.0f}", format_duration(result.seconds)
-        shown = [Text(str(getattr(result, name)), style="bold" if name == "iqm" else "") for name in measures]
+        shown = [Text(_measured(getattr(result, name)), style="bold" if name == "iqm" else "") for name in measures]
         if wide:
             made.add_row(result.group, str(len(result.runs)), *shown, *ends)
             continue
@@ -300,6 +303,13 @@ def _table(title: str, results: Sequence[GroupResult], width: int) -> Any:
     return made
 
 
+def _measured(found: Interval) -> str:
+    """A measure with its interval; the range stands beside the mean alone, which is of the same runs."""
+    from gymlab.metrics.statistics import format_number
+
+    return format_number(found.mean) if found.n > 1 and found.low is None and found.smallest is None else str(found)
+
+
 def _as_json(comparison: Comparison, metric: str, score: str, picture: Path, table_file: Path) -> dict[str, Any]:
     def interval(found: Interval) -> dict[str, float | None]:
         return {"value": found.mean, "low": found.low, "high": found.high}
@@ -311,6 +321,8 @@ def _as_json(comparison: Comparison, metric: str, score: str, picture: Path, tab
                 "group": result.group,
                 "runs": [{"id": run.id, "seed": run.seed, "score": run.score} for run in result.runs],
                 **{name: interval(getattr(result, name)) for name in ("iqm", "mean", "median")},
+                "min": result.mean.smallest,
+                "max": result.mean.largest,
                 "env_steps": result.env_steps,
                 "seconds": result.seconds,
             }

@@ -87,15 +87,13 @@ def solved_threshold(agent: Agent) -> float | None:
 def _show(result: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from gymlab.cli.output import interval, screen, table
-    from gymlab.metrics.statistics import format_number
+    from gymlab.cli.output import screen, table
+    from gymlab.metrics.statistics import Interval, format_number
 
     made = table(result["env_id"], "", "")
     made.show_header = False
-    made.add_row(
-        "return",
-        Text.assemble((interval(result), "bold"), f"  95% interval, n={result['n']}" if result["ci95"] else ""),
-    )
+    found = Interval.of_result(result)
+    made.add_row("return", Text.assemble((str(found), "bold"), f"  {found.words}, n={found.n}" if found.n > 1 else ""))
     made.add_row("range", f"{format_number(result['min'])} to {format_number(result['max'])}")
     made.add_row("episode length", format_number(result["ep_len"]))
     for name, value in result["told"].items():

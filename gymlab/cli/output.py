@@ -119,15 +119,10 @@ def bold(text: str) -> Text:
 
 
 def interval(result: Mapping[str, Any]) -> str:
-    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; `34.0 (n=1, no interval)` of a single value."""
-    from gymlab.metrics.statistics import Interval, format_number
+    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; of few values `34.0 (range 30.0 to 38.0)`."""
+    from gymlab.metrics.statistics import Interval
 
-    mean, bounds = result.get("mean"), result.get("ci95")
-    if mean is None:
-        return "-"
-    if result.get("n") == 1:
-        return str(Interval(mean, None, None, 1))
-    return str(Interval(mean, bounds[0], bounds[1], 0)) if bounds else format_number(mean)
+    return "-" if result.get("mean") is None else str(Interval.of_result(result))
 
 
 def ago(moment: float | None) -> str:

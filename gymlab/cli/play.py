@@ -316,15 +316,14 @@ def summary(episodes: Sequence[PlayedEpisode]) -> dict[str, Any]:
     import numpy as np
 
     from gymlab.engine.playing import LEFT
-    from gymlab.metrics.statistics import mean_ci95
+    from gymlab.metrics.statistics import estimate
 
     rows = [{"return": e.env_return, "length": e.length, "ending": e.ending, "success": e.success} for e in episodes]
     whole = [episode for episode in episodes if episode.ending != LEFT]
     found: dict[str, Any] = {"episodes": rows, "n": len(whole), "mean": None, "ci95": None}
     if whole:
-        returns = np.array([episode.env_return for episode in whole])
-        found |= {"mean": float(returns.mean()), "ci95": mean_ci95(returns)}
-        found |= {"min": float(returns.min()), "max": float(returns.max())}
+        returns = estimate([episode.env_return for episode in whole], episodes=True)
+        found |= {"mean": returns.mean, "ci95": returns.ci95, "min": returns.smallest, "max": returns.largest}
         found["ep_len"] = float(np.mean([episode.length for episode in whole]))
     return found
 
@@ -380,8 +379,8 @@ def _show_saved(result: dict[str, Any]) -> None:
 def _show(result: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from gymlab.cli.output import interval, screen, table
-    from gymlab.metrics.statistics import format_number, reward_text
+    from gymlab.cli.output import screen, table
+    from gymlab.metrics.statistics import Interval, format_number, reward_text
 
     if result["mode"] == RECORDED:
         _show_saved(result)
@@ -397,8 +396,9 @@ def _show(result: dict[str, Any]) -> None:
         console.print("No episode was played.")
     if result["n"] > 1:
         lengths = f"mean length {format_number(result['ep_len'])}"
-        rest = f"  95% interval, n={result['n']}; {lengths}"
-        console.print(Text.assemble("\nreturn ", (interval(result), "bold"), rest), soft_wrap=True)
+        found = Interval.of_result(result)
+        rest = f"  {found.words}, n={found.n}; {lengths}"
+        console.print(Text.assemble("\nreturn ", (str(found), "bold"), rest), soft_wrap=True)
     how = {True: "deterministic actions", False: "sampled actions", None: f"mode {result['mode']}"}
     console.print(f"{how[result['deterministic']]}, seed {result['seed']}", style="dim")
     if result["checkpoint"] is not None:

@@ -110,7 +110,7 @@ def _show(made: Recording, deterministic: bool, seed: int) -> None:
     shown = table(made.dataset_id, "", "")
     shown.show_header = False
     shown.add_row("episodes", f"{made.episodes:,} ({made.steps:,} steps)")
-    shown.add_row("return", bold(str(estimate(made.returns))))
+    shown.add_row("return", bold(str(estimate(made.returns, episodes=True))))
     shown.add_row("actions", f"{'deterministic' if deterministic else 'sampled'}, seed {seed}")
     shown.add_row("dataset", f"{made.path} ({size(directory_size(made.path))})")
     console = screen()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import signal
 import subprocess
@@ -232,16 +231,16 @@ def train_seeds(arguments: argparse.Namespace, command: str) -> int:
 
 
 def summarize(runs: list[SeedRun]) -> dict[str, Any]:
-    """Each seed's result, and their mean with its 95% interval over seeds."""
-    from gymlab.metrics.statistics import mean_ci95
+    """Each seed's result, and their mean with its 95% interval over seeds; below 5 seeds, with their range."""
+    from gymlab.metrics.statistics import estimate
 
     rows = [run.row() for run in runs]
     means = [row["result"]["mean"] for row in rows if row["status"] == "finished" and row.get("result")]
     experiment = next((row["experiment"] for row in rows if "experiment" in row), None)
     summary: dict[str, Any] = {"experiment": experiment, "seeds": rows, "n": len(means), "mean": None, "ci95": None}
     if means:
-        summary |= {"mean": math.fsum(means) / len(means)}
-        summary |= {"ci95": mean_ci95(means)}
+        found = estimate(means)
+        summary |= {"mean": found.mean, "ci95": found.ci95, "min": found.smallest, "max": found.largest}
     return summary
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gymlab.engine.statistics import EpisodeStatistics
-from gymlab.metrics.statistics import mean_ci95
+from gymlab.metrics.statistics import estimate
 from gymlab.metrics.video import VideoWriter
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ class EvaluationResult:
         return len(self.returns)
 
     def summary(self) -> dict[str, Any]:
-        """mean, ci95 (None for a single episode), n, min, max, mean length, and what the environment told."""
-        interval = mean_ci95(self.returns)
+        """mean, ci95 (None below 5 episodes), n, min, max, mean length, and what the environment told."""
+        found = estimate(self.returns, episodes=True)
         return {
-            "mean": float(self.returns.mean()),
-            "ci95": None if interval is None else list(interval),
+            "mean": found.mean,
+            "ci95": found.ci95,
             "n": self.n,
-            "min": float(self.returns.min()),
-            "max": float(self.returns.max()),
+            "min": found.smallest,
+            "max": found.largest,
             "ep_len": float(self.lengths.mean()),
             "complete": self.complete,
             "told": self.told,

@@ -63,6 +63,8 @@ _RESULT: dict[str, Callable[[Any], bool]] = {
     "mean": is_number,
     "ci95": _is_interval,
     "n": is_whole,
+    "min": is_number,
+    "max": is_number,
     "threshold": is_number,
     "solved": lambda value: isinstance(value, bool),
 }
@@ -72,7 +74,7 @@ def _result(value: Any) -> dict[str, Any] | None:
     """A final evaluation: one without a mean is none, and of the rest what is of another kind is left out."""
     if not isinstance(value, dict) or not is_number(value.get("mean")):
         return None
-    return {name: item for name, item in value.items() if name not in _RESULT or _RESULT[name](item)}
+    return {name: item for name, item in value.items() if item is None or name not in _RESULT or _RESULT[name](item)}
 
 
 def _is_session(value: Any) -> bool:

@@ -61,7 +61,7 @@ def report_data(run: Run) -> ReportData:
         environment=f"{config['env_id']}, {config.get('n_envs')}{f' × {stepped_by}' if stepped_by else ''}",
         seed=seed_of(record, config) or 0,
         status=_status(run),
-        result=_interval(result) if result else None,
+        result=Interval.of_result(result) if result else None,
         env_steps=int(counters.get("env_steps", row.get(ENV_STEPS, 0))),
         updates=int(counters.get("updates", row.get(UPDATES, 0))),
         episodes=int(counters.get("episodes", row.get(EPISODES, 0))),
@@ -80,12 +80,6 @@ def report_data(run: Run) -> ReportData:
         pictures=_pictures(run, record),
         alerts=read_alerts(run.dir),
     )
-
-
-def _interval(result: Mapping[str, Any]) -> Interval:
-    episodes = result.get("n") or 1
-    low, high = (episodes > 1 and result.get("ci95")) or (None, None)
-    return Interval(result["mean"], low, high, episodes)
 
 
 def _status(run: Run) -> str:

@@ -87,7 +87,7 @@ def _short(values: npt.NDArray[np.float64]) -> list[float]:
 
 @route("GET", "/api/bands", query=("run", "metric", "axis"))
 def bands(request: Request) -> Response:
-    """Mean and 95% interval of metrics over several runs: one value a run in each of some bins of the axis."""
+    """Mean of metrics over several runs with the 95% interval, or the range of few: one value a run in each of some bins of the axis."""
     wanted = _metrics(request)
     axis = AXES[request.text("axis", "env_steps", choices=tuple(AXES))]
     chosen = [request.run(name) for name in dict.fromkeys(request.texts("run", most=MOST_RUNS))]
@@ -99,9 +99,10 @@ def bands(request: Request) -> Response:
         pairs = [_finite(columns[axis], columns[name]) for columns, _ in read if axis in columns and name in columns]
         pairs = [pair for pair in pairs if len(pair[0])]
         if pairs:
-            ends, mean, low, high = binned_curves([x for x, _ in pairs], [y for _, y in pairs], bins=BAND_BINS)
-            band = {"x": _short(ends), "y": _short(mean), "n": len(pairs)}
-            found[name] = band | ({"low": _short(low), "high": _short(high)} if len(pairs) > 1 else {})
+            curve = binned_curves([x for x, _ in pairs], [y for _, y in pairs], bins=BAND_BINS)
+            band = {"x": _short(curve.steps), "y": _short(curve.middle), "n": len(pairs)}
+            around = {"low": _short(curve.low), "high": _short(curve.high), "words": curve.words}
+            found[name] = band | (around if len(pairs) > 1 else {})
     return json_response({"bands": found, "exact": all(exact for _, exact in read)})
 
 

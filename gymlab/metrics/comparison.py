@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.errors import GymlabError
-from gymlab.metrics.statistics import Interval, aggregate, probability_of_improvement
+from gymlab.metrics.statistics import Interval, estimates, improvement
 from gymlab.metrics.terminal import clean
 
 ALL = "all, normalised"
@@ -113,16 +113,14 @@ def compare(runs: Sequence[ComparedRun], scales: Mapping[str, tuple[float, float
 
 
 def _result(environment: str, group: str, runs: tuple[ComparedRun, ...], scores: np.ndarray) -> GroupResult:
-    found = aggregate(scores)
-    median = found["median" if scores.shape[1] > 1 else "run_median"]
-    return GroupResult(environment, group, runs, found["iqm"], found["mean"], median)
+    return GroupResult(environment, group, runs, **estimates(scores))
 
 
 def _improvement(environment: str, scores: Mapping[str, np.ndarray]) -> list[Improvement]:
     if len(scores) != 2:
         return []
     (first, one), (second, other) = scores.items()
-    return [Improvement(environment, first, second, probability_of_improvement(one, other))]
+    return [Improvement(environment, first, second, improvement(one, other))]
 
 
 def _matrix(
@@ -152,8 +150,8 @@ def spreadsheet_cell(value: Any) -> Any:
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:
-    """A row for each environment and group; the file appears under its name when it is whole."""
-    names = [f"{measure}{suffix}" for measure in MEASURES for suffix in ("", "_low", "_high")]
+    """A row for each environment and group, without bounds where there is no interval; the file appears under its name when it is whole."""
+    names = [f"{measure}{suffix}" for measure in MEASURES for suffix in ("", "_low", "_high")] + ["min", "max"]
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -162,6 +160,7 @@ def write_csv(comparison: Comparison, path: Path) -> Path:
             seeds = " ".join(str(run.seed) for run in result.runs)
             intervals = [getattr(result, measure) for measure in MEASURES]
             numbers = [number for found in intervals for number in (found.mean, found.low, found.high)]
+            numbers += [result.mean.smallest, result.mean.largest]
             row = [result.environment, result.group, len(result.runs), seeds, *numbers]
             row += [round(result.env_steps), round(result.seconds, 3)]
             writer.writerow([spreadsheet_cell(value) for value in row])

@@ -33,10 +33,10 @@ def comparison_picture(
     for row, environment in enumerate(comparison.environments):
         results = [result for result in comparison.results if result.environment == environment]
         axes = figure.add_subplot(grid[row, 0])
-        _draw_curves(axes, results, shades, (thresholds or {}).get(environment))
-        style_axes(axes, title=environment, note="IQM and 95% interval over runs")
+        shown = _draw_curves(axes, results, shades, (thresholds or {}).get(environment))
+        style_axes(axes, title=environment, note=" and ".join(["IQM", *shown]) + " over runs")
         _label_curves(axes, xlabel, ylabel)
-        _draw_aggregates(figure.add_subplot(grid[row, 1]), results, shades, "score, 95% interval")
+        _draw_aggregates(figure.add_subplot(grid[row, 1]), results, shades, "score, 95% interval from 5 runs on")
     if comparison.normalised:
         axes = figure.add_subplot(grid[rows - 1, :])
         _draw_aggregates(axes, comparison.normalised, shades, "normalised: 0 is chance, 1 is solved")
@@ -46,23 +46,25 @@ def comparison_picture(
 
 def _draw_curves(
     axes: Axes, results: Sequence[GroupResult], shades: Mapping[str, str], threshold: float | None
-) -> None:
+) -> list[str]:
+    """Draw the curves; what their bands are, each once."""
+    shown: dict[str, None] = {}
     for result in results:
         drawn = [run.curve for run in result.runs if run.curve[0].size]
         if not drawn:
             continue
         # No more bins than evaluations: between them there is nothing to draw.
         bins = min(60, max(curve[0].size for curve in drawn))
-        steps, middle, low, high = binned_curves(
-            [curve[0] for curve in drawn], [curve[1] for curve in drawn], bins=bins, statistic="iqm"
-        )
+        band = binned_curves([curve[0] for curve in drawn], [curve[1] for curve in drawn], bins=bins, statistic="iqm")
         count = f"{len(drawn)} run{'s' if len(drawn) > 1 else ''}"
-        axes.plot(steps, middle, color=shades[result.group], linewidth=2, label=f"{result.group} ({count})")
+        axes.plot(band.steps, band.middle, color=shades[result.group], linewidth=2, label=f"{result.group} ({count})")
         if len(drawn) > 1:
-            axes.fill_between(steps, low, high, color=shades[result.group], alpha=0.18, linewidth=0)
+            axes.fill_between(band.steps, band.low, band.high, color=shades[result.group], alpha=0.18, linewidth=0)
+            shown[band.words] = None
     if threshold is not None:
         label = f"solved at {threshold:g}"
         axes.axhline(threshold, color=THRESHOLD, linestyle="--", linewidth=1.2, label=label, zorder=1)
+    return list(shown)
 
 
 def _label_curves(axes: Axes, xlabel: str, ylabel: str) -> None:
@@ -82,7 +84,7 @@ def _draw_aggregates(axes: Axes, results: Sequence[GroupResult], shades: Mapping
     for place, result in enumerate(results):
         for offset, (measure, name, marker) in enumerate(MEASURES):
             found, y = getattr(result, measure), place * 4 + offset
-            if found.low is not None:
+            if found.low is not None and found.high is not None:
                 axes.plot(
                     [found.low, found.high],
                     [y, y],

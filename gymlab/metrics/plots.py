@@ -71,13 +71,14 @@ def curves(
     marks: Mapping[str, tuple[float, float]] | None = None,
     goal: str = "solved at",
 ) -> Path:
-    """Groups of runs that differ in their seed: mean over seeds by env step with the 95% bootstrap interval.
+    """Groups of runs that differ in their seed: mean over seeds by env step with the 95% interval, or the range of few.
 
     `metric` is one for all groups (the training return, if none is given) or one for each. A run that ended early keeps its
     last value to the end of the axis. `marks` are figures of others, by name: env steps and value.
     `goal` is what the threshold is called.
     """
     figure, axes = _new_figure()
+    shown: dict[str, None] = {}
     chosen = metric if isinstance(metric, Mapping) else dict.fromkeys(groups, metric or episode_return("train"))
     x = progress([table for tables in groups.values() for table in tables])
     for colour, (label, tables) in zip(colours(len(groups)), groups.items(), strict=True):
@@ -85,18 +86,21 @@ def curves(
         found = [point for point in (points(table, name, x) for table in tables) if point[0].size]
         if not found:
             continue
-        steps, mean, low, high = binned_curves([p[0] for p in found], [p[1] for p in found], bins=bins)
+        band = binned_curves([p[0] for p in found], [p[1] for p in found], bins=bins)
         seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
-        axes.plot(steps, mean, color=colour, linewidth=2, label=f"{label} ({seeds})")
+        axes.plot(band.steps, band.middle, color=colour, linewidth=2, label=f"{label} ({seeds})")
         if len(found) > 1:
-            axes.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+            axes.fill_between(band.steps, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
+            shown[band.words] = None
     for marker, (label, place) in zip(itertools.cycle(MARKERS), (marks or {}).items(), strict=False):
         axes.scatter(*place, marker=marker, color=THRESHOLD, s=45, label=label, clip_on=False, zorder=3)
     if threshold is not None:
         _draw_threshold(axes, threshold, goal)
     names = set(chosen.values())
     ylabel = "episode return" if all(name.endswith("roll/ep_rew/mean") for name in names) else ", ".join(sorted(names))
-    return _finish(figure, axes, path, title=title, ylabel=ylabel, note="mean and 95% interval over seeds", x=x)
+    return _finish(
+        figure, axes, path, title=title, ylabel=ylabel, note=" and ".join(["mean", *shown]) + " over seeds", x=x
+    )
 
 
 def empty_figure(width: float = 8, height: float = 4.5) -> Figure:

@@ -164,7 +164,7 @@ def _return_text(summary: ReportData) -> str:
         return "not evaluated"
     text = str(summary.result)
     if summary.result.n > 1:
-        text += f" (mean and 95% interval, n={summary.result.n} episodes)"
+        text += f" ({summary.result.words}, n={summary.result.n} episodes)"
     how = {True: "deterministic actions", False: "sampled actions", None: ""}[summary.deterministic]
     which = f"checkpoint {summary.evaluated_checkpoint}" if summary.evaluated_checkpoint else ""
     return "; ".join(part for part in (text, how, which) if part)
@@ -190,7 +190,7 @@ def report_panel(summary: ReportData) -> Panel:
     grid.add_column(overflow="fold")
     interval = str(summary.result) if summary.result else "not evaluated"
     if summary.result and summary.result.n > 1:
-        interval += f"  95% interval, n={summary.result.n}"
+        interval += f"  {summary.result.words}, n={summary.result.n}"
     grid.add_row("return", Text(interval, style="bold"))
     grid.add_row("env steps", f"{summary.env_steps:,}")
     grid.add_row("time", _time_text(summary))
@@ -227,7 +227,7 @@ def results_table(runs: Sequence[RunResult]) -> str:
     for run in runs:
         groups.setdefault(run.experiment, []).append(run)
     lines = [
-        "| experiment | return [95% interval, seeds] | seeds | reached | env steps | wall time | command | commit |",
+        "| experiment | return over seeds [95% interval] (range below 5 seeds) | seeds | reached | env steps | wall time | command | commit |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for experiment, group in groups.items():

@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from gymlab.metrics.statistics import aggregate, iqm, probability_of_improvement
+from gymlab.metrics.statistics import estimates, improvement, iqm
 
 SLOW, FAST = [299.0, 437.5, 335.1, 500.0, 500.0], [235.9, 347.9, 269.3, 498.9, 470.2]
 
@@ -50,15 +50,16 @@ def test_two_variants_of_five_seeds(cli, two_variants, tmp_path):
     groups = {row["group"]: row for row in found["results"]}
     assert list(groups) == ["policy_lr=0.0003", "policy_lr=0.001"]
     for row, scores in zip(groups.values(), (SLOW, FAST), strict=True):
-        expected = aggregate([[score] for score in scores])
         assert row["iqm"]["value"] == pytest.approx(iqm(scores))
-        assert (row["iqm"]["low"], row["iqm"]["high"]) == pytest.approx((expected["iqm"].low, expected["iqm"].high))
+        for name, expected in estimates([[score] for score in scores]).items():
+            assert [row[name]["low"], row[name]["high"]] == pytest.approx(expected.ci95)
+        assert (row["min"], row["max"]) == (min(scores), max(scores))
         assert row["median"]["value"] == pytest.approx(sorted(scores)[2])
         assert row["mean"]["value"] == pytest.approx(sum(scores) / 5)
         assert (row["env_steps"], row["seconds"]) == (3000, 3.0)
-    (improvement,) = found["probability_of_improvement"]
-    expected = probability_of_improvement([[score] for score in SLOW], [[score] for score in FAST])
-    assert improvement["value"] == expected.mean
+    (better,) = found["probability_of_improvement"]
+    expected = improvement([[score] for score in SLOW], [[score] for score in FAST])
+    assert [better[name] for name in ("value", "low", "high")] == [expected.mean, expected.low, expected.high]
     assert found["score"].startswith("the final evaluation")
 
 
@@ -73,6 +74,18 @@ def test_one_run_against_one_has_no_interval(cli, two_variants, tmp_path):
     assert "P(policy_lr=0.0003 > policy_lr=0.001) = 1.000 (n=1, no interval)" in shown.out
     with (tmp_path / "comparison" / "compare.csv").open() as file:
         assert [(row["iqm_low"], row["iqm_high"]) for row in csv.DictReader(file)] == [("", "")] * 2
+
+
+def test_three_runs_show_their_range_and_call_it_that(cli, two_variants, tmp_path):
+    shown = cli("compare", "slow-[0-2]", "fast-*", "--group", "policy_lr")
+    assert shown.code == 0, shown.err
+    assert "357.2 (range 299.0 to 437.5)" in shown.out
+    assert "P(policy_lr=0.0003 > policy_lr=0.001) = 0.467 (n=3, no interval)" in shown.out
+    assert "the range below 5 runs" in shown.out
+    with (tmp_path / "comparison" / "compare.csv").open() as file:
+        slow, fast = csv.DictReader(file)
+    assert (slow["mean_low"], slow["min"], slow["max"]) == ("", "299.0", "437.5")
+    assert float(fast["mean_low"]) < float(fast["mean"])
 
 
 def test_picture_and_csv(cli, two_variants, tmp_path):

@@ -88,7 +88,7 @@ def test_a_results_page_over_seeds(cli, tmp_path):
     assert shown.code == 0, shown.err
     assert "cart-s2 is left out: crashed, NonFiniteError: x." in shown.err
     page = (tmp_path / "docs" / "results.md").read_text()
-    assert "490.0 [480.0, 500.0]" in page
+    assert "490.0 (range 480.0 to 500.0)" in page
     for cell in (
         "`CartPole-v1:ppo`",
         "0-1",

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gymlab.cli import seeds
+from gymlab.cli.output import interval
 from gymlab.cli.seeds import SeedRun, parse_seeds, summarize
 from gymlab.engine.run import Run, all_runs
 from gymlab.errors import GymlabError
@@ -45,8 +46,8 @@ def test_options_of_the_parent_are_not_passed_on():
 
 
 def test_the_mean_is_over_seeds_that_finished(tmp_path):
-    runs = [SeedRun(seed, f"r{seed}", [], tmp_path) for seed in range(4)]
-    for run, mean in zip(runs, [10.0, 20.0, 60.0], strict=False):
+    runs = [SeedRun(seed, f"r{seed}", [], tmp_path) for seed in range(6)]
+    for run, mean in zip(runs, [10.0, 20.0, 60.0, 20.0, 40.0], strict=False):
         run.summary = {
             "seed": run.seed,
             "run": run.run_id,
@@ -54,13 +55,17 @@ def test_the_mean_is_over_seeds_that_finished(tmp_path):
             "experiment": "X:y",
             "result": {"mean": mean},
         }
-    runs[3].status, runs[3].error = "failed", "why"
+    runs[5].status, runs[5].error = "failed", "why"
     summary = summarize(runs)
     assert summary["experiment"] == "X:y"
     assert summary["mean"] == 30.0
-    assert summary["n"] == 3
-    assert 10.0 <= summary["ci95"][0] < 30.0 < summary["ci95"][1] <= 60.0
-    assert summary["seeds"][3] == {"seed": 3, "run": "r3", "status": "failed", "error": "why"}
+    assert summary["n"] == 5
+    # 30 ± 2.776 · 20 / √5
+    assert summary["ci95"] == pytest.approx([5.17, 54.83], abs=0.01)
+    assert summary["seeds"][5] == {"seed": 5, "run": "r5", "status": "failed", "error": "why"}
+    few = summarize(runs[:3])
+    assert (few["mean"], few["ci95"], few["min"], few["max"]) == (30.0, None, 10.0, 60.0)
+    assert interval(few) == "30.0 (range 10.0 to 60.0)"
 
 
 def test_one_seed_has_no_interval(tmp_path):
@@ -98,7 +103,8 @@ def test_two_seeds_at_a_time(cli, tmp_path, tiny):
     assert [row["status"] for row in summary["seeds"]] == ["finished", "finished"]
     means = [row["result"]["mean"] for row in summary["seeds"]]
     assert summary["mean"] == pytest.approx(sum(means) / 2)
-    assert summary["ci95"][0] <= summary["mean"] <= summary["ci95"][1]
+    assert summary["ci95"] is None
+    assert [summary["min"], summary["max"]] == sorted(means)
     assert "--seeds 0-1 --jobs 2" in summary["seeds"][0]["command"]
     assert sorted(run.record["seed"] for run in all_runs(tmp_path / "runs")) == [0, 1]
     assert "seed 0: finished" in shown.err

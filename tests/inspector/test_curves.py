@@ -11,7 +11,7 @@ from run_makers import make_run
 from gymlab.engine.changes import Change, ChangeLog
 from gymlab.inspector.routes import HttpError, Inspector
 from gymlab.inspector.table import AT_ONCE_BYTES
-from gymlab.metrics.statistics import mean_ci95
+from gymlab.metrics.statistics import estimate
 
 STEPS, WALL, RETURN = "train/cnt/env_steps", "sys/time/wall", "train/roll/ep_rew/mean"
 
@@ -102,20 +102,19 @@ def test_a_long_file_is_sampled_at_first_and_exact_in_the_end(call, tmp_path):
     assert max(last["series"][RETURN]["high"]) == pytest.approx(values.max())
 
 
-def test_the_interval_over_seeds_is_that_of_the_estimator(call, runs, tmp_path):
-    for name, values in (("a", [1.0, 3.0]), ("b", [2.0, 5.0]), ("c", [6.0, 7.0])):
-        make_run(
-            tmp_path,
-            name,
-            metrics=f"{STEPS},{RETURN}\n" + "".join(f"{800 * (i + 1)},{v}\n" for i, v in enumerate(values)),
-        )
-    band = call("/api/bands", inspector=Inspector(tmp_path), run=["a", "b", "c"], metric=[RETURN])["bands"][RETURN]
-    assert band["n"] == 3
-    assert band["x"][-1] == 1600
-    assert band["y"][0] == pytest.approx(3.0)
-    assert band["y"][-1] == pytest.approx(5.0)
-    low, high = mean_ci95([3.0, 5.0, 7.0])
-    assert (band["low"][-1], band["high"][-1]) == pytest.approx((low, high))
+def test_the_mean_over_seeds_has_their_range_and_from_five_on_the_interval(call, runs, tmp_path):
+    ends = {"a": 3.0, "b": 5.0, "c": 7.0, "d": 4.0, "e": 9.0}
+    for name, value in ends.items():
+        make_run(tmp_path, name, metrics=f"{STEPS},{RETURN}\n800,{value - 2}\n1600,{value}\n")
+    few = call("/api/bands", inspector=Inspector(tmp_path), run=["a", "b", "c"], metric=[RETURN])["bands"][RETURN]
+    assert few["n"] == 3
+    assert few["x"][-1] == 1600
+    assert few["y"][0] == pytest.approx(3.0)
+    assert few["y"][-1] == pytest.approx(5.0)
+    assert (few["low"][-1], few["high"][-1], few["words"]) == (3.0, 7.0, "range")
+    band = call("/api/bands", inspector=Inspector(tmp_path), run=list(ends), metric=[RETURN])["bands"][RETURN]
+    assert [band["low"][-1], band["high"][-1]] == pytest.approx(estimate(list(ends.values())).ci95)
+    assert band["words"] == "95% interval"
     alone = call("/api/bands", inspector=Inspector(tmp_path), run=["a"], metric=[RETURN])["bands"][RETURN]
     assert "low" not in alone
 

@@ -133,13 +133,16 @@ def run(seed, value, experiment="CartPole-v1:ppo", threshold=475.0):
 def test_results_are_grouped_by_experiment_with_an_interval_over_seeds():
     runs = [run(seed, value) for seed, value in enumerate((500.0, 470.0, 500.0, 500.0, 500.0))]
     runs += [run(3, -90.0, "Acrobot-v1:ppo", threshold=-100.0), run(7, 12.0, "Bandit-v0:ppo", threshold=None)]
+    runs += [run(seed, value, "Pendulum-v1:ppo") for seed, value in enumerate((-150.0, -170.0, -190.0))]
     header, _, *lines = results_table(runs).splitlines()
     assert header.count("|") == 9
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0][:4] == ["`CartPole-v1:ppo`", "494.0 [482.0, 500.0]", "0-4", "4/5 ≥ 475"]
+    assert cells[0][:4] == ["`CartPole-v1:ppo`", "494.0 [477.3, 510.7]", "0-4", "4/5 ≥ 475"]
     assert cells[0][4:] == ["52,000", "10.0 s", "`gymlab train CartPole-v1:ppo --seeds 0-4`", "`012345678`"]
     assert cells[1][:4] == ["`Acrobot-v1:ppo`", "-90.0 (n=1, no interval)", "3", "1/1 ≥ -100"]
     assert cells[2][3] == "–"
+    assert cells[3][1] == "-170.0 (range -190.0 to -150.0)"
+    assert "range below 5 seeds" in header
 
 
 def test_alerts_are_recapped():

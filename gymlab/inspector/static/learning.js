@@ -132,7 +132,7 @@ class LearningTab {
     this.logButton.setAttribute("aria-pressed", String(this.log));
     const possible = this.data.groups().length > 0;
     this.seedsButton.disabled = !possible;
-    this.seedsButton.title = possible ? "Mean with 95% interval over the runs of an experiment" : "Select two or more runs of one experiment";
+    this.seedsButton.title = possible ? "Mean over the runs of an experiment with the 95% interval, or the range of fewer than 5" : "Select two or more runs of one experiment";
     this.seedsButton.setAttribute("aria-pressed", String(this.seeds));
   }
 

@@ -118,7 +118,7 @@ export class LearningData {
       const band = this.bands.get(experiment)?.[metric];
       if (!band) continue;
       const first = this.app.selected.find((id) => grouped.get(id) === experiment);
-      lines.push({id: experiment, label: `${experiment}, mean of ${band.n}`, colour: this.app.colour(first), x: band.x, y: band.y, low: band.low, high: band.high, span: "95%", width: 2.4});
+      lines.push({id: experiment, label: `${experiment}, mean of ${band.n}`, colour: this.app.colour(first), x: band.x, y: band.y, low: band.low, high: band.high, span: band.words, width: 2.4});
     }
     return lines;
   }

@@ -155,29 +155,31 @@ def compared_runs(
     entries: Sequence[RunEntry], group: str | None, metric: str, from_result: bool, axis: str
 ) -> tuple[list[ComparedRun], list[str]]:
     """Each run with its group, score and curve; runs that have none are left out, with a word."""
+    from gymlab.engine.seed_groups import seed_groups
     from gymlab.metrics.comparison import ComparedRun
     from gymlab.metrics.names import ENV_STEPS, WALL_SECONDS
     from gymlab.metrics.plots import points
 
     several = len({entry.env_id for entry in entries}) > 1
     key = group or ("algorithm" if several else "experiment")
-    runs, notices = [], []
-    seen: dict[tuple[str, str, int | None], int] = {}
+    notices, curves, measured = [], {}, []
     for entry in entries:
-        curve = points(_metrics(entry), metric, ENV_STEPS if axis == "env_steps" else WALL_SECONDS)
-        if not curve[0].size and not from_result:
+        curves[entry.id] = points(_metrics(entry), metric, ENV_STEPS if axis == "env_steps" else WALL_SECONDS)
+        if curves[entry.id][0].size or from_result:
+            measured.append(entry)
+        else:
             notices.append(f"{entry.id} is left out: it has no value of {metric}.")
-            continue
-        score = float(entry.result["mean"]) if from_result else float(curve[1][-1])
-        name, environment = group_of(entry, key), str(entry.env_id)
-        seen[name, environment, entry.seed] = seen.get((name, environment, entry.seed), 0) + 1
-        steps, seconds = entry.env_steps or 0, entry.seconds or 0.0
-        runs.append(ComparedRun(entry.id, name, environment, entry.seed, score, curve, steps, seconds))
-    if not runs:
+    if not measured:
         raise GymlabError(f"None of these runs has a value of {metric}.")
-    for name, environment in dict.fromkeys((place[0], place[1]) for place, count in seen.items() if count > 1):
-        notices.append(f"{name} has several runs of one seed in {environment}; each counts.")
-    return runs, notices
+    groups, told = seed_groups(measured, lambda entry: group_of(entry, key))
+    runs = []
+    for found in groups:
+        for entry in found.entries:
+            curve = curves[entry.id]
+            score = float(entry.result["mean"]) if from_result else float(curve[1][-1])
+            steps, seconds = entry.env_steps or 0, entry.seconds or 0.0
+            runs.append(ComparedRun(entry.id, found.label, str(entry.env_id), entry.seed, score, curve, steps, seconds))
+    return runs, [*notices, *told]
 
 
 def group_of(entry: RunEntry, key: str) -> str:

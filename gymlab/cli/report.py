@@ -127,15 +127,16 @@ def _show_many(runs: list[Run], page: Path | None, *, as_json: bool) -> int:
 
 
 def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
-    """Results by experiment and seed, the newest run of each; and what was left out, with the reason."""
+    """Results by experiment, settings and seed, the newest run of each; and what was left out, with the reason."""
     from gymlab.engine.registry import read_entry
     from gymlab.engine.run import RECORD
+    from gymlab.engine.seed_groups import commit_of, seed_groups
     from gymlab.metrics.report import RunResult
 
-    newest: dict[tuple[str, int], RunEntry] = {}
+    usable = []
     left_out = []
-    entries = [(run, read_entry(run)) for run in runs]
-    for run, entry in sorted(entries, key=lambda pair: (pair[1] and pair[1].started) or 0.0):
+    for run in runs:
+        entry = read_entry(run)
         if entry is None:
             left_out.append(f"{run.id} is left out: it is no run.")
         elif entry.status == "damaged":
@@ -146,24 +147,23 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
             unknown = ", ".join(name for name, value in missing.items() if value is None)
             left_out.append(f"{run.id} is left out: {run.dir / RECORD} does not say its {unknown}.")
         else:
-            key = (str(entry.experiment), int(entry.seed or 0))
-            if key in newest:
-                left_out.append(f"{newest[key].id} is left out: {run.id} is a newer run of the same seed.")
-            newest[key] = entry
+            usable.append(entry)
+    groups, told = seed_groups(usable, lambda entry: str(entry.experiment))
     results = [
         RunResult(
-            experiment=experiment,
-            seed=seed,
+            experiment=group.label,
+            seed=int(entry.seed or 0),
             value=entry.result["mean"],
             env_steps=entry.env_steps or 0,
             wall_seconds=entry.seconds or 0.0,
             command=entry.record["command"],
-            commit=(entry.record.get("versions") or {}).get("commit", "unknown"),
+            commit=commit_of(entry) or "unknown",
             threshold=entry.result.get("threshold"),
         )
-        for (experiment, seed), entry in newest.items()
+        for group in groups
+        for entry in group.entries
     ]
-    return results, left_out
+    return results, [*left_out, *told]
 
 
 def _needed(entry: RunEntry) -> dict[str, Any]:

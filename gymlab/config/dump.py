@@ -67,16 +67,17 @@ def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
 
 def diff_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """The same for configs as plain data."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested data by dotted key."""
     result: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and value:
-            result |= _flat(value, f"{prefix}{key}.")
+            result |= flat(value, f"{prefix}{key}.")
         else:
             result[f"{prefix}{key}"] = value
     return result

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from gymlab.engine.callbacks.alerts import read_alerts
 from gymlab.engine.changes import ChangeLog, shown
+from gymlab.engine.registry import read_entry
 from gymlab.engine.run import Run
+from gymlab.engine.seed_groups import seed_groups
 from gymlab.errors import GymlabError
 from gymlab.inspector.routes import HttpError, Inspector, Request, Response, json_response, route
 from gymlab.inspector.table import Columns, MetricsTable, Tables, buckets
@@ -87,23 +89,37 @@ def _short(values: npt.NDArray[np.float64]) -> list[float]:
 
 @route("GET", "/api/bands", query=("run", "metric", "axis"))
 def bands(request: Request) -> Response:
-    """Mean of metrics over several runs with the 95% interval, or the range of few: one value a run in each of some bins of the axis."""
+    """Mean of metrics over seeds with the 95% interval, or the range of few: one value a run in each of some bins of the axis.
+
+    Only runs whose settings are the same but for the seed are taken together; `notes` say by which keys others differ.
+    """
     wanted = _metrics(request)
     axis = AXES[request.text("axis", "env_steps", choices=tuple(AXES))]
     chosen = [request.run(name) for name in dict.fromkeys(request.texts("run", most=MOST_RUNS))]
-    read = [
-        _read(request.inspector, table, [axis, *wanted]) for run in chosen if (table := _table(request.inspector, run))
-    ]
+    usable = [entry for run in chosen if (entry := read_entry(run)) is not None and entry.env_id is not None]
+    groups, notes = seed_groups(usable, lambda entry: str(entry.experiment))
+    found, exact = [], True
+    for group in groups:
+        tables = [table for entry in group.entries if (table := _table(request.inspector, entry.run))]
+        read = [_read(request.inspector, table, [axis, *wanted]) for table in tables]
+        exact = exact and all(whole for _, whole in read)
+        curves = _bands([columns for columns, _ in read], axis, wanted)
+        found.append({"label": group.label, "runs": [entry.id for entry in group.entries], "bands": curves})
+    return json_response({"groups": found, "notes": notes, "exact": exact})
+
+
+def _bands(read: Sequence[Columns], axis: str, wanted: Sequence[str]) -> dict[str, Any]:
+    """Each metric of one group of seeds."""
     found = {}
     for name in wanted:
-        pairs = [_finite(columns[axis], columns[name]) for columns, _ in read if axis in columns and name in columns]
+        pairs = [_finite(columns[axis], columns[name]) for columns in read if axis in columns and name in columns]
         pairs = [pair for pair in pairs if len(pair[0])]
         if pairs:
             curve = binned_curves([x for x, _ in pairs], [y for _, y in pairs], bins=BAND_BINS)
             band = {"x": _short(curve.steps), "y": _short(curve.middle), "n": len(pairs)}
             around = {"low": _short(curve.low), "high": _short(curve.high), "words": curve.words}
             found[name] = band | (around if len(pairs) > 1 else {})
-    return json_response({"bands": found, "exact": all(exact for _, exact in read)})
+    return found
 
 
 def _finite(

@@ -101,6 +101,29 @@ def test_picture_and_csv(cli, two_variants, tmp_path):
     assert rows[0]["seeds"] == "0 1 2 3 4"
 
 
+def test_runs_with_other_settings_are_groups_of_their_own_by_name(cli, two_variants):
+    shown = cli("compare", "slow-*", "fast-*", "--json")
+    assert shown.code == 0, shown.err
+    rows = shown.json()["results"]
+    assert {row["group"]: len(row["runs"]) for row in rows} == {
+        "CartPole-v1:ppo, policy_lr=0.0003": 5,
+        "CartPole-v1:ppo, policy_lr=0.001": 5,
+    }
+    assert "CartPole-v1:ppo: runs whose settings differ are no seeds of one experiment" in shown.err
+    assert "2 groups here, by policy_lr." in shown.err
+
+
+def test_the_same_seed_and_settings_count_once(cli, tmp_path):
+    for run_id, seed, settings in (("a", 0, {}), ("again", 0, {"quiet": True, "video": False}), ("b", 1, {})):
+        made_up_run(tmp_path / "runs", run_id, seed=seed, score=100.0 + seed, settings=settings)
+    shown = cli("compare", "a", "again", "b", "--json")
+    (row,) = shown.json()["results"]
+    assert row["group"] == "CartPole-v1:ppo"
+    assert [run["seed"] for run in row["runs"]] == [0, 1]
+    assert "is left out: " in shown.err
+    assert "run of the same seed and settings" in shown.err
+
+
 def test_a_metric_that_is_named_scores_by_its_last_value(cli, two_variants):
     found = cli("compare", "slow-*", "--metric", "train/roll/ep_rew/mean", "--json").json()
     assert found["results"][0]["mean"]["value"] == pytest.approx(sum(SLOW) / 10)

@@ -111,7 +111,22 @@ def test_the_newest_run_of_a_seed_counts(tmp_path):
     new = made_up_run(tmp_path, "new", mean=200.0, started=2.0)
     results, left_out = collect_results([new, old])
     assert [result.value for result in results] == [200.0]
-    assert left_out == ["old is left out: new is a newer run of the same seed."]
+    assert left_out == ["old is left out: new is a newer run of the same seed and settings."]
+
+
+def test_a_results_page_keeps_other_settings_apart_and_names_them(tmp_path):
+    runs = [made_up_run(tmp_path, f"r{seed}", seed=seed, mean=100.0 + seed) for seed in range(4)]
+    for run, n_envs in zip(runs, (8, 8, 16, 16), strict=True):
+        (run.dir / "config.json").write_text(json.dumps({"n_envs": n_envs, "quiet": n_envs == 8}))
+    results, told = collect_results(runs)
+    assert [(result.experiment, result.seed) for result in results] == [
+        ("CartPole-v1:ppo, n_envs=8", 0),
+        ("CartPole-v1:ppo, n_envs=8", 1),
+        ("CartPole-v1:ppo, n_envs=16", 2),
+        ("CartPole-v1:ppo, n_envs=16", 3),
+    ]
+    assert len(told) == 1
+    assert "2 groups here, by n_envs." in told[0]
 
 
 def test_several_runs_as_json(cli, tmp_path):

@@ -104,19 +104,38 @@ def test_a_long_file_is_sampled_at_first_and_exact_in_the_end(call, tmp_path):
 
 def test_the_mean_over_seeds_has_their_range_and_from_five_on_the_interval(call, runs, tmp_path):
     ends = {"a": 3.0, "b": 5.0, "c": 7.0, "d": 4.0, "e": 9.0}
-    for name, value in ends.items():
-        make_run(tmp_path, name, metrics=f"{STEPS},{RETURN}\n800,{value - 2}\n1600,{value}\n")
-    few = call("/api/bands", inspector=Inspector(tmp_path), run=["a", "b", "c"], metric=[RETURN])["bands"][RETURN]
+    for seed, (name, value) in enumerate(ends.items()):
+        make_run(tmp_path, name, seed=seed, metrics=f"{STEPS},{RETURN}\n800,{value - 2}\n1600,{value}\n")
+
+    def bands(*runs):
+        answer = call("/api/bands", inspector=Inspector(tmp_path), run=list(runs), metric=[RETURN])
+        (group,) = answer["groups"]
+        assert (group["runs"], answer["notes"], answer["exact"]) == (list(runs), [], True)
+        return group["bands"][RETURN]
+
+    few = bands("a", "b", "c")
     assert few["n"] == 3
     assert few["x"][-1] == 1600
     assert few["y"][0] == pytest.approx(3.0)
     assert few["y"][-1] == pytest.approx(5.0)
     assert (few["low"][-1], few["high"][-1], few["words"]) == (3.0, 7.0, "range")
-    band = call("/api/bands", inspector=Inspector(tmp_path), run=list(ends), metric=[RETURN])["bands"][RETURN]
+    band = bands(*ends)
     assert [band["low"][-1], band["high"][-1]] == pytest.approx(estimate(list(ends.values())).ci95)
     assert band["words"] == "95% interval"
-    alone = call("/api/bands", inspector=Inspector(tmp_path), run=["a"], metric=[RETURN])["bands"][RETURN]
-    assert "low" not in alone
+    assert "low" not in bands("a")
+
+
+def test_runs_with_other_settings_are_no_seeds_and_the_same_seed_counts_once(call, tmp_path):
+    lines = f"{STEPS},{RETURN}\n800,1\n1600,2\n"
+    for name, seed, settings in (("a", 0, 0.1), ("again", 0, 0.1), ("b", 1, 0.1), ("other", 2, 1.0)):
+        make_run(tmp_path, name, seed=seed, config={"policy_lr": settings}, metrics=lines)
+    answer = call("/api/bands", inspector=Inspector(tmp_path), run=["a", "again", "b", "other"], metric=[RETURN])
+    assert {group["label"]: len(group["runs"]) for group in answer["groups"]} == {
+        "CartPole-v1:ppo, policy_lr=0.1": 2,
+        "CartPole-v1:ppo, policy_lr=1": 1,
+    }
+    assert "2 groups here, by policy_lr." in answer["notes"][0]
+    assert "run of the same seed and settings" in answer["notes"][1]
 
 
 def test_marks_have_a_place_on_both_axes(call, tmp_path):

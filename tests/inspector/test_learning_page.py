@@ -109,9 +109,19 @@ def test_the_mean_over_seeds_with_its_interval(start_server, page, tmp_path, wai
     last = [row for row in saved(page) if row["run"] == "CartPole-v1:ppo"][-1]
     assert float(last["env_steps"]) == 1000
     assert float(last["value"]) == pytest.approx(6.0)
-    draws = np.random.default_rng(0).integers(3, size=(2000, 3))
-    means = np.array(list(ends.values()))[draws].mean(axis=1)
-    assert (float(last["low"]), float(last["high"])) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])))
+    assert (float(last["low"]), float(last["high"])) == (3.0, 10.0)
+
+
+def test_the_mean_over_seeds_leaves_other_settings_apart_and_says_which(start_server, page, tmp_path, wait_until):
+    for seed, (name, end) in enumerate({"a": 3.0, "b": 5.0, "other": 90.0}.items()):
+        settings = {"policy_lr": 1.0 if name == "other" else 0.1}
+        make_run(tmp_path, name, seed=seed, config=settings, metrics=f"{STEPS},{RETURN}\n500,{end / 2}\n1000,{end}\n")
+    open_learning(wait_until, page, start_server(tmp_path), ["a", "b", "other"], m=RETURN)
+    page.get_by_role("button", name="mean over seeds").click()
+    wait_until(page, "document.querySelector('.plot').getAttribute('aria-label').includes('mean of 2')")
+    assert "by policy_lr" in page.locator(".notes").inner_text()
+    last = [row for row in saved(page) if row["run"] == "CartPole-v1:ppo, policy_lr=0.1"][-1]
+    assert float(last["value"]) == pytest.approx(4.0)
 
 
 def test_alerts_are_marked_with_message_and_tip(start_server, page, tmp_path, runs, wait_until):

@@ -119,7 +119,7 @@ class LearningTab {
     if (nothing) return;
     this.#drawToolbar();
     this.#drawPicker();
-    this.notes.replaceChildren(...this.data.notes().map((note) => element("div", {class: `notice ${note.bad ? "bad" : ""}`}, note.text)));
+    this.notes.replaceChildren(...this.data.notes(this.seeds).map((note) => element("div", {class: `notice ${note.bad ? "bad" : ""}`}, note.text)));
     this.#drawCharts();
     this.#drawEvents();
   }

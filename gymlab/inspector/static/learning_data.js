@@ -19,7 +19,8 @@ export class LearningData {
   constructor(app) {
     this.app = app;
     this.runs = new Map();
-    this.bands = new Map();
+    this.bands = [];
+    this.bandNotes = [];
     this.busy = false;
   }
 
@@ -80,7 +81,7 @@ export class LearningData {
     Object.assign(state, {rows: answer.rows, version: answer.version, exact: answer.exact, read: answer.read, oddRows: answer.odd_rows});
   }
 
-  /** Selected runs by experiment, those with more than one run. */
+  /** Selected runs by experiment, those with more than one run; which of them have the same settings, the server says. */
   groups() {
     const found = new Map();
     for (const id of this.app.selected) {
@@ -95,7 +96,8 @@ export class LearningData {
     const question = JSON.stringify([groups, wanted, axis]);
     if (!wanted.length || (this.bandQuestion === question && !changed && this.bandsExact)) return false;
     const answers = await Promise.all(groups.map(([, members]) => this.app.get("/api/bands", {run: members, metric: wanted, axis})));
-    this.bands = new Map(groups.map(([experiment], index) => [experiment, answers[index].bands]));
+    this.bands = answers.flatMap((answer) => answer.groups);
+    this.bandNotes = answers.flatMap((answer) => answer.notes);
     this.bandsExact = answers.every((answer) => answer.exact);
     this.bandQuestion = question;
     return true;
@@ -104,7 +106,8 @@ export class LearningData {
   /** Lines of one metric: every run, or the mean over seeds with its interval and the runs faintly behind. */
   lines(metric, {smoothing, seeds}) {
     const grouped = new Map();
-    if (seeds) for (const [experiment, members] of this.groups()) for (const id of members) grouped.set(id, experiment);
+    const several = seeds ? this.bands.filter((group) => group.runs.length > 1) : [];
+    for (const group of several) for (const id of group.runs) grouped.set(id, group);
     const lines = [];
     for (const id of this.app.selected) {
       const series = this.runs.get(id)?.series[metric];
@@ -114,11 +117,11 @@ export class LearningData {
       else if (smoothing) lines.push({...line, raw: series.y});
       else lines.push({...line, low: series.low, high: series.high, span: "least and greatest"});
     }
-    for (const experiment of new Set(grouped.values())) {
-      const band = this.bands.get(experiment)?.[metric];
-      if (!band) continue;
-      const first = this.app.selected.find((id) => grouped.get(id) === experiment);
-      lines.push({id: experiment, label: `${experiment}, mean of ${band.n}`, colour: this.app.colour(first), x: band.x, y: band.y, low: band.low, high: band.high, span: band.words, width: 2.4});
+    for (const group of several) {
+      const band = group.bands[metric];
+      const first = this.app.selected.find((id) => grouped.get(id) === group);
+      if (!band || !first) continue;
+      lines.push({id: group.label, label: `${group.label}, mean of ${band.n}`, colour: this.app.colour(first), x: band.x, y: band.y, low: band.low, high: band.high, span: band.words, width: 2.4});
     }
     return lines;
   }
@@ -144,8 +147,8 @@ export class LearningData {
   }
 
   /** What a person should know about what is shown. */
-  notes() {
-    const found = [];
+  notes(seeds) {
+    const found = seeds ? this.bandNotes.map((text) => ({text})) : [];
     for (const id of this.app.selected) {
       const state = this.runs.get(id);
       if (!this.app.run(id)) found.push({bad: true, text: `${id} is not in the list of runs any more.`});

@@ -18,6 +18,9 @@ ADAM_EPSILON = 1e-5
 TORCH_ADAMW_DECAY = 0.01
 """What torch's AdamW takes when nobody names a weight decay; policy gradients were trained with it before there was a key."""
 
+MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "first", "second")
+"""Tensors in the state of an optimizer that are as large as the parameter."""
+
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -51,6 +54,50 @@ def optimizer_text(optimizer: torch.optim.Optimizer) -> str:
     words.append("no weight decay" if decay is None else f"weight decay {decay:g}")
     is_adam = isinstance(optimizer, torch.optim.AdamW) and decay == 0
     return ", ".join(words) + " (so it is Adam)" * is_adam
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Take back a saved state, if it is one of this optimizer: a fused kernel reads and writes as far as the parameters go, whatever lies there.
+
+    How it computes (fused or not) stays as it was made here.
+    """
+    before = [dict(group) for group in optimizer.param_groups]
+    optimizer.load_state_dict(saved)
+    for group, own in zip(optimizer.param_groups, before, strict=True):
+        for name, value in own.items():
+            if value is None or isinstance(value, bool):
+                group[name] = value
+            elif name != "params" and not _is_alike(group.get(name), value):
+                raise ValueError(f"{name} is {str(group.get(name))[:80]}, not like {value}")
+        needed = (
+            ("step", "exp_avg", "exp_avg_sq") if isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW) else ()
+        )
+        for parameter in group["params"]:
+            if parameter in optimizer.state:
+                if missing := [name for name in needed if name not in optimizer.state[parameter]]:
+                    raise KeyError(", ".join(missing))
+                _check_moments(optimizer.state[parameter], parameter, fused=bool(group.get("fused")))
+
+
+def _is_alike(found: Any, own: Any) -> bool:
+    """Finite numbers where there are numbers, and as many of them; anything else is of the same type."""
+    if isinstance(own, tuple | list):
+        return isinstance(found, tuple | list) and len(found) == len(own) and all(map(_is_alike, found, own))
+    if isinstance(own, int | float):
+        return isinstance(found, int | float) and math.isfinite(found)
+    return type(found) is type(own)
+
+
+def _check_moments(state: Mapping[str, Any], parameter: Tensor, *, fused: bool) -> None:
+    """What is kept of a parameter: a counter of steps, and tensors of its shape."""
+    for name, value in state.items():
+        if name == "step":
+            if not (isinstance(value, Tensor) and value.dim() == 0) and (fused or type(value) not in (int, float)):
+                raise TypeError(f"step is {str(value)[:80]}, no number")
+        elif isinstance(value, Tensor) and value.shape != parameter.shape and (fused or name in MOMENTS):
+            raise ValueError(f"{name} has the shape {tuple(value.shape)}, not {tuple(parameter.shape)}")
+        elif not isinstance(value, Tensor) and name in MOMENTS and value is not None:
+            raise TypeError(f"{name} is no tensor")
 
 
 class FlatOptimizer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from gymlab.components.optimizers import restore_optimizer
 from gymlab.engine.agent import load_model
 from gymlab.engine.checkpoint import understood
 from gymlab.engine.chunk_store import referenced_by
@@ -98,7 +99,7 @@ def restore_shared(loop: Orchestrator, checkpoint: Checkpoint) -> None:
     load_model(workflow, checkpoint.read_model(), where=str(checkpoint.path))
     with _part(checkpoint, "optimizer") as saved:
         for name, optimizer in saved.items():
-            workflow.optimizers[name].load_state_dict(optimizer)
+            restore_optimizer(workflow.optimizers[name], optimizer)
     for name, value in asdict(checkpoint.read_counters()).items():
         setattr(loop.counters, name, value)
     with understood(f"phase or hyperparameters in {checkpoint.path / STATE}"):
@@ -132,6 +133,10 @@ def _random_states() -> dict[str, Any]:
 
 def _set_random_states(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["torch"])
+    _, keys, position, *_ = states["numpy"]
+    if not 0 <= position <= len(keys):
+        # NumPy would read there without a look.
+        raise ValueError(f"position {position} of NumPy's generator")
     np.random.set_state(states["numpy"])
     random.setstate(states["python"])
     if "cuda" in states and torch.cuda.is_available():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.envs.step import Episode
+from gymlab.metrics.recorder import numbers_only
 from gymlab.metrics.statistics import achievement_score
 
 WINDOW = 100
@@ -114,6 +115,7 @@ class EpisodeStatistics:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave; checkpoints of earlier releases do not have all of it."""
+        state = numbers_only(state)
         self.returns.extend(state["returns"])
         self.shaped_returns.extend(state["shaped_returns"])
         self.lengths.extend(state["lengths"])

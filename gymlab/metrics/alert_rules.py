@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gymlab.metrics.names import ENV_STEPS, episode_return, prefixed
+from gymlab.metrics.recorder import numbers_only
 from gymlab.metrics.styles import MetricStyles
 
 MEAN_POINTS = 5
@@ -164,6 +165,7 @@ class Returns:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take back what `get_state` gave; the threshold is the present config's."""
+        state = {name: numbers_only(value) for name, value in state.items() if name in vars(self)}
         vars(self).update(state, newest=deque(state["newest"], maxlen=2 * RETURN_WINDOW), threshold=self.threshold)
 
 
@@ -215,7 +217,7 @@ class StepNotIncreasing(Rule):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
-        self.before = state["before"]
+        self.before = int(state["before"])
 
 
 @dataclass(slots=True)
@@ -296,14 +298,15 @@ class Bounds(Rule):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take them back; a metric whose bounds are gone from metrics.yaml is left out."""
-        for name, points in state["points"].items():
+        points, outside = numbers_only(state["points"]), numbers_only(state["outside"])
+        for name in points:
             watched = self._watch(name)
             if watched is not None:
-                watched.points.extend(points)
-                watched.outside = state["outside"].get(name, 0)
+                watched.points.extend(points[name])
+                watched.outside = outside.get(name, 0)
         found = (Finding(*fields) for fields in state["found"])
         self._found = {finding.metric: finding for finding in found if self._watched.get(finding.metric)}
-        self._first_rate = state["first_rate"]
+        self._first_rate = numbers_only(state["first_rate"])
 
 
 class EntropyCollapse(Rule):
@@ -341,8 +344,8 @@ class EntropyCollapse(Rule):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
-        self.first, self.judgeable = list(state["first"]), state["judgeable"]
-        self.newest.extend(state["newest"])
+        self.first, self.judgeable = list(numbers_only(state["first"])), state["judgeable"]
+        self.newest.extend(numbers_only(state["newest"]))
 
 
 class ReturnStalled(Rule):

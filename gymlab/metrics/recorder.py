@@ -49,6 +49,7 @@ class Recorder:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take back what `get_state` gave."""
+        state = numbers_only(state)
         self._last = dict(state["last"])
         self._mean = defaultdict(list, {name: list(values) for name, values in state["mean"].items()})
 
@@ -64,6 +65,19 @@ class Recorder:
             numbers = [next(read) for _ in values]
             row[name] = numbers[0] if len(numbers) == 1 else fsum(numbers) / len(numbers)
         return row
+
+
+def numbers_only(saved: Any) -> Any:
+    """A part of a saved state if it is numbers, lists of numbers, or names with those: what is wrong shows now, not epochs later."""
+    if isinstance(saved, Mapping):
+        for value in saved.values():
+            numbers_only(value)
+    elif isinstance(saved, list):
+        if not all(isinstance(value, int | float) for value in saved):
+            raise ValueError(f"{str(saved)[:80]}, where numbers are")
+    elif not isinstance(saved, int | float | None):
+        raise ValueError(f"{str(saved)[:80]!r}, where a number is")
+    return saved
 
 
 def _is_tensor(value: Any) -> bool:

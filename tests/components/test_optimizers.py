@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gymlab.components.flat import FlatParameters
-from gymlab.components.optimizers import FlatOptimizer, descend, make_optimizer, optimizer_text
+from gymlab.components.optimizers import FlatOptimizer, descend, make_optimizer, optimizer_text, restore_optimizer
 from gymlab.errors import ConfigError, NonFiniteError
 
 
@@ -147,3 +147,18 @@ def test_a_step_down_the_weighted_sum():
         )
     with pytest.raises(AssertionError):
         descend(optimizer, {"first": parameter[0]}, {"second": 1.0}, 0.1)
+
+
+def test_how_an_optimizer_computes_is_no_part_of_its_state():
+    parameter = nn.Parameter(torch.ones(3))
+    saved, optimizer = (make_optimizer("adam", [parameter], 0.1) for _ in range(2))
+    parameter.grad = torch.ones(3)
+    saved.step()
+    state = saved.state_dict()
+    state["param_groups"][0].update(fused=None, maximize=True, amsgrad=True, lr=0.2)
+    restore_optimizer(optimizer, state)
+    group = optimizer.param_groups[0]
+    assert (group["fused"], group["maximize"], group["amsgrad"], group["lr"]) == (True, False, False, 0.2)
+    assert optimizer.state[parameter]["step"] == 1
+    optimizer.step()
+    assert (parameter < 1).all()

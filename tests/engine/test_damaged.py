@@ -195,6 +195,10 @@ def test_a_state_that_lacks_something_or_has_it_of_another_kind(checkpoint, key)
             resume(checkpoint)
 
 
+def rules_of(state):
+    return state["callbacks"]["Alerts"]["watch"]["rules"]
+
+
 INSIDE = {
     "a counter is missing": lambda state: state["counters"].pop("env_steps"),
     "a counter is unknown": lambda state: state["counters"].update(loops=1),
@@ -211,6 +215,14 @@ INSIDE = {
     ),
     "changes that are a number": lambda state: state["hyperparameters"].update(changes=3),
     "a callback's state is text": lambda state: state["callbacks"].update(Alerts="text"),
+    "a return is text": lambda state: state["statistics"].update(returns=["x"]),
+    "a pending metric is text": lambda state: state["pending_metrics"].update(last={"a": "x"}),
+    "a point of an alert is text": lambda state: rules_of(state)["Bounds"]["points"].update(
+        {"train/roll/ep_len/mean": ["x"]}
+    ),
+    "a bound metric is outside for so many words": lambda state: rules_of(state)["Bounds"].update(outside={"a": "x"}),
+    "an entropy is a list": lambda state: rules_of(state)["EntropyCollapse"].update(newest=[[1]]),
+    "a best return is text": lambda state: state["callbacks"]["Alerts"]["watch"]["returns"].update(best="x"),
     "optimizer is a list": lambda state: state["parts"].update(optimizer=[]),
     "an optimizer that is not there": lambda state: state["parts"]["optimizer"].update(other={}),
     "an optimizer's state is text": lambda state: state["parts"].update(
@@ -340,3 +352,61 @@ def test_an_infinite_constant_beside_the_parameters_is_none_of_our_business(chec
 
     change_model(checkpoint, change)
     load(checkpoint)
+
+
+def change_optimizer(checkpoint, change):
+    tensors = load_file(checkpoint.path / "optimizer.safetensors")
+    (prefix,) = {name.rpartition("/")[0] for name in tensors}
+    change(tensors, prefix)
+    save_file(tensors, checkpoint.path / "optimizer.safetensors")
+    rewrite(checkpoint, "optimizer.safetensors", (checkpoint.path / "optimizer.safetensors").read_bytes())
+
+
+MOMENTS = {
+    "too short": lambda tensors, prefix: tensors.update({f"{prefix}/exp_avg": torch.zeros(2)}),
+    "one number": lambda tensors, prefix: tensors.update({f"{prefix}/exp_avg_sq": torch.zeros(())}),
+    "too long": lambda tensors, prefix: tensors.update({f"{prefix}/exp_avg_sq": torch.zeros(100_000)}),
+    "many counters": lambda tensors, prefix: tensors.update({f"{prefix}/step": torch.zeros(3)}),
+}
+
+
+@pytest.mark.parametrize("change", MOMENTS.values(), ids=MOMENTS)
+def test_moments_of_another_shape_are_refused_before_a_kernel_reads_beyond_them(checkpoint, change):
+    change_optimizer(checkpoint, change)
+    with pytest.raises(CheckpointError, match=r"The part 'optimizer' of .*has the shape|step is .*, no number"):
+        resume(checkpoint)
+
+
+def settings_of(state):
+    (optimizer,) = state["parts"]["optimizer"].values()
+    return optimizer["param_groups"][0]
+
+
+def moments_of(state):
+    (optimizer,) = state["parts"]["optimizer"].values()
+    ((_, moments),) = optimizer["state"]["$dict"]
+    return moments
+
+
+SETTINGS_OF_ADAM = {
+    "text for a number": (lambda state: settings_of(state).update(eps="1e-5"), "eps is 1e-5, not like"),
+    "no number": (lambda state: settings_of(state).update(lr={"$float": "nan"}), "lr is nan, not like"),
+    "a setting is missing": (lambda state: settings_of(state).pop("betas"), "betas"),
+    "more numbers": (lambda state: settings_of(state).update(betas=[0.9, 0.9, 0.9]), "betas is"),
+    "a moment is text": (lambda state: moments_of(state).update(exp_avg="x"), "exp_avg is no tensor"),
+    "a moment is missing": (lambda state: moments_of(state).pop("exp_avg_sq"), "exp_avg_sq"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), SETTINGS_OF_ADAM.values(), ids=SETTINGS_OF_ADAM)
+def test_an_optimizer_that_is_none(checkpoint, change, message):
+    change_state(checkpoint, change)
+    with pytest.raises(CheckpointError, match=rf"The part 'optimizer' of .*{message}"):
+        resume(checkpoint)
+
+
+@pytest.mark.parametrize("position", [-5, 625, 10**6])
+def test_a_generator_that_would_read_beyond_its_numbers_is_refused(checkpoint, position):
+    change_state(checkpoint, lambda state: state["parts"]["rng"]["numpy"]["$tuple"].__setitem__(2, position))
+    with pytest.raises(CheckpointError, match=r"The part 'rng' of .*position"):
+        resume(checkpoint)

@@ -11,6 +11,7 @@ from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.changes import Change, ChangeLog, shown
 from gymlab.engine.hyperparameters import checked_value
 from gymlab.errors import ConfigError
+from gymlab.metrics.recorder import numbers_only
 
 if TYPE_CHECKING:
     from gymlab.config.schema import PlateauIntervention
@@ -95,5 +96,6 @@ class Watch:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
+        state = numbers_only(state)
         self._best, self._window = state["best"], list(state["window"])
         self._rests_until = state["rests_until"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +103,19 @@ class VideoWriter:
             self._encoder = None
 
 
+AS_MP4 = ("-f", "mp4")
+"""How ffmpeg reads a video of a run, whatever it holds: a text could name other files, or addresses, to be read in its place."""
+
+
 class FrameReader:
-    """Frames of a video by number, read when they are asked for: going on is quick, going far back begins anew."""
+    """Frames of an mp4 by number, read when they are asked for: going on is quick, going far back begins anew."""
 
     KEPT = 64
     """Frames that are held, the newest ones."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.count = frame_count(path)
+        self.count = _count_of_mp4(self.path)
         self._kept: dict[int, np.ndarray] = {}
         self._reader: Generator[Any, None, None] | None = None
         self._position = 0
@@ -124,9 +131,10 @@ class FrameReader:
             self._open()
         while index not in self._kept:
             assert self._reader is not None
-            data = next(self._reader, None)
+            with _damaged_if_unread(self.path):
+                data = next(self._reader, None)
             if data is None:
-                raise GymlabError(f"{self.path} ends before its frame {index}: it is damaged.")
+                raise GymlabError(f"{self.path} ends before its frame {index}: it is damaged. Delete it.")
             self._kept[self._position] = np.frombuffer(data, np.uint8).reshape(self._height, self._width, 3)
             self._kept.pop(self._position - self.KEPT, None)
             self._position += 1
@@ -136,8 +144,9 @@ class FrameReader:
         import imageio_ffmpeg
 
         self.close()
-        reader = imageio_ffmpeg.read_frames(str(self.path))
-        self._width, self._height = next(reader)["size"]
+        reader = imageio_ffmpeg.read_frames(str(self.path), input_params=list(AS_MP4))
+        with _damaged_if_unread(self.path):
+            self._width, self._height = next(reader)["size"]
         self._reader = reader
 
     def close(self) -> None:
@@ -145,6 +154,48 @@ class FrameReader:
         if self._reader is not None:
             self._reader.close()
         self._reader, self._position, self._kept = None, 0, {}
+
+
+def _count_of_mp4(path: Path) -> int:
+    """How many frames an mp4 has; anything else is an error that names it."""
+    import imageio_ffmpeg
+
+    command = [
+        imageio_ffmpeg.get_ffmpeg_exe(),
+        "-nostdin",
+        "-loglevel",
+        "error",
+        "-progress",
+        "-",
+        *AS_MP4,
+        "-i",
+        str(path),
+    ]
+    finished = subprocess.run(
+        [*command, "-map", "0:v:0", "-f", "null", os.devnull],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    counts = re.findall(r"^frame= *(\d+)$", finished.stdout, re.MULTILINE)
+    if finished.returncode != 0 or not counts:
+        raise _damaged(path, finished.stderr)
+    return int(counts[-1])
+
+
+@contextmanager
+def _damaged_if_unread(path: Path) -> Iterator[None]:
+    """What imageio raises for a video that cannot be read becomes an error that names it."""
+    try:
+        yield
+    except (OSError, RuntimeError, LookupError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _damaged(path: Path, told: str) -> GymlabError:
+    lines = told.strip().splitlines() or ["it holds no picture"]
+    return GymlabError(f"{path} is no mp4 that can be read ({lines[-1][:200]}). Delete it.")
 
 
 def read_frame(path: str | Path, index: int) -> np.ndarray:

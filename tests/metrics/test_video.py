@@ -113,3 +113,34 @@ def test_frames_are_read_when_they_are_asked_for_in_any_order(tmp_path, monkeypa
     with pytest.raises(IndexError, match="10 frames"):
         film[10]
     film.close()
+
+
+NO_MP4 = {
+    "nothing": "",
+    "text": "hello",
+    "other files by name": "ffconcat version 1.0\nfile inside.mp4\n",
+    "a picture": '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"></svg>',
+    "an address": "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nhttp://127.0.0.1:9/x.ts\n#EXT-X-ENDLIST\n",
+}
+
+
+@pytest.mark.parametrize("content", NO_MP4.values(), ids=NO_MP4)
+def test_a_video_of_a_run_that_is_no_mp4_is_named_and_nothing_else_is_read_for_it(tmp_path, content):
+    with VideoWriter(tmp_path / "inside.mp4") as video:
+        video.add(solid(32, 32, 0))
+    assert len(FrameReader(tmp_path / "inside.mp4")) == 1
+    (tmp_path / "a.mp4").write_text(content)
+    with pytest.raises(GymlabError, match=r"a\.mp4 is no mp4 that can be read .*Delete it"):
+        FrameReader(tmp_path / "a.mp4")
+
+
+def test_a_video_that_is_damaged_further_on_is_named(tmp_path):
+    path = tmp_path / "a.mp4"
+    with VideoWriter(path) as video:
+        for value in range(0, 250, 10):
+            video.add(np.random.default_rng(value).integers(0, 256, (64, 64, 3), np.uint8))
+    frames = FrameReader(path)
+    # Another file took its place.
+    path.write_bytes(b"")
+    with pytest.raises(GymlabError, match=r"a\.mp4 .*Delete it"):
+        frames[0]

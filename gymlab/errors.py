@@ -50,6 +50,8 @@ class NonFiniteError(GymlabError):
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known names, or an empty string when nothing is near."""
     options = list(known)
+    # Comparing takes the product of the lengths, and no name is this long.
+    name = name[:100]
     by_lower = {option.lower(): option for option in options}
     close = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)]
     if not close:

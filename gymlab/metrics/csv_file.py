@@ -108,7 +108,7 @@ def read_metrics(path: str | Path) -> dict[str, list[float | None]]:
 def damaged(path: Path, problem: object) -> GymlabError:
     """An error about a metrics file that cannot be read, with the way on."""
     return GymlabError(
-        f"{path} is damaged: {problem}. Move it out of the run: `gymlab train --resume {path.parent.name}` begins a new one."
+        f"{path} is damaged: {str(problem)[:200]}. Move it out of the run: `gymlab train --resume {path.parent.name}` begins a new one."
     )
 
 

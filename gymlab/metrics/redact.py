@@ -34,18 +34,22 @@ _COMMON = {"true", "false", "none", "null", "auto", "default", "user", "admin", 
 _COMMON |= {"test", "train", "info", "notice", "warning", "phase", "epoch", "steps", "return", "episode", "evaluation"}
 """Values that are words of every log, and no secret anyway."""
 
-_NAME = r"[\w-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key)"
+# Where a repeat could begin anywhere in a long text it has an upper bound: without one the time grows with the square of the text.
+_SECRET_NAME = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key)"
+_NAME = rf"[\w-]{{0,80}}{_SECRET_NAME}"
 _HEX_KEY = re.compile(r"(?<![0-9A-Za-z])(?<!commit )(?P<secret>[0-9a-f]{40})(?![0-9A-Za-z])")
 _TOKENS = re.compile(
     r"(?<![0-9A-Za-z])(?P<secret>"
     r"hf_[A-Za-z0-9]{16,}|wandb_v\d+_\w{20,}|sk-[A-Za-z0-9_-]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}"
-    r"|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|a[ks]-[A-Za-z0-9]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----"
+    r"|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|a[ks]-[A-Za-z0-9]{20,}|eyJ[\w-]{8,1000}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,10000}?-----END [A-Z ]{0,40}PRIVATE KEY-----"
     r")",
     re.DOTALL,
 )
-_USER_INFO = re.compile(r"\b[a-z][a-z0-9+.-]*://(?!git@)(?P<secret>[^/\s@]+)@", re.IGNORECASE)
-_ASSIGNED = re.compile(rf"{_NAME}[\"']?\s*[=:]\s*[\"']?(?![\d.]+\b)(?P<secret>[^\s\"'&,}}]{{4,}})", re.IGNORECASE)
+_USER_INFO = re.compile(r"\b[a-z][a-z0-9+.-]{0,40}://(?!git@)(?P<secret>[^/\s@]+)@", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    rf"{_SECRET_NAME}[\"']?\s*[=:]\s*[\"']?(?![\d.]+\b)(?P<secret>[^\s\"'&,}}]{{4,}})", re.IGNORECASE
+)
 _FLAG = re.compile(rf"--{_NAME}\s+(?P<secret>\S+)", re.IGNORECASE)
 _BARE_FLAG = re.compile(rf"--{_NAME}", re.IGNORECASE)
 _BEARER = re.compile(r"\b(?:bearer|authorization:\s*basic)\s+(?P<secret>[A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)

@@ -1,6 +1,7 @@
 import copy
 import json
 import shlex
+import time
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -168,3 +169,35 @@ def test_many_known_values(known):
     assert redact_text(text) == " ".join([REDACTED] * 500)
     known({"password": REDACTED})
     assert redact_text(f"it is {REDACTED}.") == f"it is {REDACTED}."
+
+
+LONG = {
+    "a word": "a",
+    "digits": "1",
+    "words with points": "a.",
+    "words with dashes": "a-",
+    "names of secrets": "password",
+    "beginnings of a token": "eyJ-",
+    "beginnings of a key": "-----BEGIN PRIVATE KEY-----",
+    "beginnings of an address": "http://",
+    "spaces": "token ",
+}
+
+
+@pytest.mark.parametrize("piece", LONG.values(), ids=LONG)
+def test_a_long_text_takes_time_in_proportion(piece):
+    """An encoded picture in an error, or a file that means harm: with a time that grows by the square this would be minutes."""
+    text = piece * (30_000 // len(piece))
+    began = time.thread_time()
+    assert redact_text(text) == text
+    assert time.thread_time() - began < 10
+
+
+def test_long_names_and_keys_are_blanked_all_the_same():
+    name = "my_" * 100 + "password"
+    assert redact_text(f"{name}=hunter2hunter2") == f"{name}={REDACTED}"
+    assert redact_text(f"password{' ' * 100}= hunter2hunter2") == f"password{' ' * 100}= {REDACTED}"
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{'A' * 6500}\n-----END RSA PRIVATE KEY-----"
+    assert redact_text(f"see {key}.") == f"see {REDACTED}."
+    token = "eyJ" + "a" * 900 + "." + "b" * 5000 + "." + "c" * 500
+    assert redact_text(f"see {token}.") == f"see {REDACTED}."

@@ -201,7 +201,7 @@ def _open(target: Target, arguments: argparse.Namespace, *, deterministic: bool,
         assert agent is not None
         game = DreamGame(agent, seed=seed, render=render, likeliest=arguments.likeliest)
     else:
-        game = Game(target.config, seed=seed, render=render)
+        game = Game(target.config, seed=seed, render=render, agent=agent)
     if arguments.mode == "random":
         game.policy = RandomPolicy(game.env.action_space, seed=seed)
     elif arguments.mode in ("trained", AGENT_DREAMS):

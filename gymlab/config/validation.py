@@ -82,6 +82,9 @@ def _sentence(problem: Any, model: type[BaseModel], values: Mapping[str, Any]) -
         return f"`{name}`: {message}." if name else f"{message}."
     if kind == "missing":
         return f"`{name}` is missing."
+    if not path:
+        # Of the whole: nested deeper than anything that a setting can be.
+        return f"{problem['msg'][:200]}."
     owner = _owner(model, path)
     if kind == "extra_forbidden":
         known = [field.alias or other for other, field in owner.model_fields.items()] if owner else []

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from gymlab.engine.run import Run, find_run, runs_directory
 from gymlab.engine.seeding import SeedTree
-from gymlab.envs.spaces import flatten_observation, space_from_json
-from gymlab.errors import CheckpointError
+from gymlab.envs.spaces import flatten_observation, same_form, space_from_json
+from gymlab.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,7 +95,25 @@ class Agent:
         """The environment that the agent was trained on, wrappers included, on seeds of its own."""
         from gymlab.engine.setup import evaluation_environment
 
-        return evaluation_environment(self.config, SeedTree(seed), purpose, num_envs, render_mode=render_mode)
+        environment = evaluation_environment(self.config, SeedTree(seed), purpose, num_envs, render_mode=render_mode)
+        try:
+            self.check_spaces(environment.raw_observation_space, environment.action_space)
+        except BaseException:
+            environment.close()
+            raise
+        return environment
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """An error where an environment is not the one that the agent was trained on: arguments may have made it another."""
+        for what, found, own in (
+            ("observations", observation_space, self.observation_space),
+            ("actions", action_space, self.action_space),
+        ):
+            if not same_form(found, own):
+                raise ConfigError(
+                    f"{self.config.env_id} has {what} {found} with env_kwargs {self.config.env_kwargs} and the run's wrappers; "
+                    f"the agent was trained on {own}. Give the arguments that it was trained with, or train another agent."
+                )
 
     def evaluate(self, episodes: int = 100, *, seed: int = 0, deterministic: bool | None = None) -> EvaluationResult:
         """Returns over fresh episodes that training never saw."""

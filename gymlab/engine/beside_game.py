@@ -28,7 +28,7 @@ class BesideGame(Game):
 
     def __init__(self, agent: Agent, *, seed: int, likeliest: bool = False, enlarge: bool = True) -> None:
         model = world_model_of(agent)
-        super().__init__(agent.config, seed=seed, render=False)
+        super().__init__(agent.config, seed=seed, render=False, agent=agent)
         space = self.env.observation_space
         self.scale = 255.0 if is_image_space(space) else 1.0
         """Errors of images are shares of the full range."""

@@ -100,7 +100,7 @@ def record(
     root.mkdir(parents=True, exist_ok=True)
     temporary = root / f".recording-{os.getpid()}"
     try:
-        with Game(agent.config, seed=seed, render=False) as game, _datasets_in(temporary):
+        with Game(agent.config, seed=seed, render=False, agent=agent) as game, _datasets_in(temporary):
             game.policy = AgentPolicy(agent, seed=seed, deterministic=deterministic)
             steps = _write(game, dataset_id, episodes, observations == "own", after_episode, agent, seed, deterministic)
             returns = [episode.env_return for episode in game.finished]

@@ -89,6 +89,7 @@ class DreamGame(Playing):
         """Make it: dreams are drawn, from the seed, or with `likeliest` each step is what the model expects most."""
         model = world_model_of(agent)
         self._real = play_environment(agent.config, seed=seed)
+        agent.check_spaces(self._real.raw_observation_space, self._real.action_space)
         self._canvas = Canvas(agent.config, self._real, enlarge=enlarge) if render else None
         env = WorldModelEnv(
             model,

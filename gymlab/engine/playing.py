@@ -233,9 +233,12 @@ class Game(Playing):
 
     env: SubEnv
 
-    def __init__(self, config: Config, *, seed: int, render: bool) -> None:
+    def __init__(self, config: Config, *, seed: int, render: bool, agent: Agent | None = None) -> None:
+        """Make the environment; for an `agent` that is to play it must be as the one that the agent was trained on."""
         env = play_environment(config, seed=seed, render=render, tap=self._listen)
         super().__init__(config, env, env)
+        if agent is not None:
+            agent.check_spaces(env.raw_observation_space, env.action_space)
 
     def _listen(self, env: gym.Env) -> gym.Env:
         self.own = OwnSteps(env)

@@ -111,6 +111,7 @@ class Player:
         self.deterministic = deterministic
         self.render = render
         self.env = play_environment(agent.config, seed=seed, render=render)
+        agent.check_spaces(self.env.raw_observation_space, self.env.action_space)
         self.fps = float(self.env.metadata.get("render_fps") or 30.0)
         self.labels = discrete_labels(self.env, agent.config)
         self._encoder = next((m for m in agent.workflow.modules.values() if isinstance(m, ObservationEncoder)), None)

@@ -178,6 +178,21 @@ def space_to_json(space: spaces.Space) -> dict[str, Any]:
     raise _unsupported(space)
 
 
+def same_form(one: spaces.Space, other: spaces.Space) -> bool:
+    """Whether values of both have the same shapes and choices; the bounds of numbers may differ."""
+    return _form(one) == _form(other)
+
+
+def _form(space: spaces.Space) -> Any:
+    if isinstance(space, spaces.Box):
+        return space.shape
+    if isinstance(space, spaces.Dict):
+        return [(key, _form(part)) for key, part in space.spaces.items()]
+    if isinstance(space, spaces.Tuple):
+        return [_form(part) for part in space.spaces]
+    return space_to_json(space)
+
+
 def space_from_json(data: dict[str, Any]) -> spaces.Space:
     """The space that `space_to_json` wrote."""
     kind = data.get("type")

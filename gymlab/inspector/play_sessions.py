@@ -253,7 +253,7 @@ def _game(run: Run, agent: Agent, wish: PlayWish) -> Playing:
     elif wish.where == "beside":
         game = BesideGame(agent, seed=wish.seed, likeliest=wish.likeliest, enlarge=False)
     else:
-        game = Game(agent.config, seed=wish.seed, render=True)
+        game = Game(agent.config, seed=wish.seed, render=True, agent=agent)
     if wish.by_agent:
         game.policy = AgentPolicy(agent, seed=wish.seed, deterministic=wish.deterministic)
     return game

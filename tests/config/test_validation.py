@@ -3,7 +3,7 @@
 import pytest
 from config_helpers import SmallPPO, load_experiment
 
-from gymlab.config import describe_fields
+from gymlab.config import describe_fields, from_dict
 from gymlab.errors import ConfigError
 
 
@@ -98,3 +98,11 @@ def test_every_field_of_every_config_has_a_docstring():
     ):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
+
+
+def test_values_that_are_nested_beyond_measure_are_an_error_in_words():
+    deep = []
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(ConfigError, match=r"^config: .*recursion"):
+        from_dict({"env_id": "CartPole-v1", "algo_id": "ppo", "params": {"deep": deep}}, lambda algo: SmallPPO)

@@ -16,6 +16,7 @@ from gymlab.cli.main import main
 from gymlab.engine.origin import is_plain, only_moved
 from gymlab.engine.registry import scan
 from gymlab.engine.run import Run, is_run_file
+from gymlab.engine.trace import Player
 from gymlab.engine.train import run_config
 from gymlab.envs.families import family_of
 from gymlab.envs.wrappers import EnvWrapperRegistry
@@ -138,6 +139,17 @@ def test_named_again_on_the_command_line(run, both, words, capsys, tmp_path, mon
     assert main([*words, str(run.dir)]) == 2
     assert "--env-kwargs map_file=" in capsys.readouterr().err
     assert main([*words, str(run.dir), *as_options(both)]) == 0
+
+
+@pytest.mark.parametrize("words", [["eval", "--episodes", "1"], ["play", "--headless", "--episodes", "1"], ["record"]])
+def test_arguments_that_make_another_environment_than_the_agent_knows(words, tmp_path, capsys):
+    settings = {"n_envs": 2, "n_steps": 4, "max_env_steps": 8, "eval_episodes": 1, "video": False, "quiet": True}
+    run = gymlab.train("FrozenLake-v1:q_learning", runs_dir=tmp_path, run_id="lake", **settings)
+    assert main([*words, str(run.dir), "--env-kwargs", "map_name=8x8"]) == 2
+    assert re.search(r"observations Discrete\(64\).*8x8.* trained on Discrete\(16\)", capsys.readouterr().err)
+    agent = gymlab.load("lake", runs_dir=tmp_path, env_kwargs={"map_name": "8x8"})
+    with pytest.raises(ConfigError, match="trained on"), Player(agent):
+        pass
 
 
 def test_the_inspector_takes_names_for_the_run_it_was_started_with(run, both, tmp_path):

@@ -36,7 +36,10 @@ class StandardFamily(Family):
             )
         if name in gym.registry:
             return name
-        newest = _newest_version(name)
+        try:
+            newest = _newest_version(name)
+        except gym.error.Error:
+            newest = None  # An id of another form is unknown like any other.
         if newest is not None:
             _notice_retired(name, newest)
             return newest

@@ -28,6 +28,12 @@ def test_a_version_that_does_not_exist_yet_is_unknown(config):
         make_env(config("CartPole-v9"))
 
 
+@pytest.mark.parametrize("env_id", ["/etc/passwd", "CartPole-v1\n", "\0", "a b", "", "ALE/../Pong-v5"])
+def test_an_id_of_another_form_is_unknown_like_any_other(config, env_id):
+    with pytest.raises(EnvironmentFailure, match="Unknown"):
+        make_env(config(env_id))
+
+
 @pytest.mark.parametrize(("retired", "newest"), [("LunarLander-v2", "LunarLander-v3"), ("Taxi-v3", "Taxi-v4")])
 def test_a_retired_id_becomes_the_newest_with_a_notice(retired, newest, caplog):
     from gymlab.envs.families.standard import _notice_retired

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from gymlab.config import Loaded
 from gymlab.config import load as load_config
 from gymlab.config.load import split_override
+from gymlab.config.python_values import as_json, plain
 from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
@@ -58,7 +58,7 @@ def resolve(
     A run's config.json is taken for somebody else's: files that it names are refused unless they are named here again.
     """
     load_plugins(plugins)
-    given = [*overrides, *(f"{name}={json.dumps(value)}" for name, value in fields.items())]
+    given = [*overrides, *(f"{name}={as_json(name, value)}" for name, value in fields.items())]
     of_run = experiment is not None and is_run_file(Path(experiment))
     loaded = load_config(
         experiment,
@@ -122,7 +122,7 @@ def resume(
     load_plugins(plugins)
     run, which = find_run(reference, runs_directory(runs_dir))
     unwritten = type(stored_config(run)).unwritten(run.config_data)
-    settings = [f"{name}={json.dumps(value)}" for name, value in unwritten.items()]
+    settings = [f"{name}={as_json(name, value)}" for name, value in unwritten.items()]
     loaded = resolve(str(run.config_path), overrides=[*settings, *overrides], env_kwargs=env_kwargs, **fields)
     notices = [
         *loaded.notices,
@@ -148,7 +148,12 @@ def set_hyperparameters(
     load_plugins(plugins)
     run, _ = find_run(reference, runs_directory(runs_dir))
     given = [(key, parse_value(text)) for key, text in map(split_override, overrides)]
-    return ask(run.dir, stored_config(run), [*given, *values.items()], BY_COMMAND)
+    return ask(
+        run.dir,
+        stored_config(run),
+        [*given, *((name, plain(name, value)) for name, value in values.items())],
+        BY_COMMAND,
+    )
 
 
 def get_hyperparameters(

@@ -3,6 +3,7 @@
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import gymlab
@@ -52,3 +53,17 @@ def test_under_a_debugger_there_is_one_environment_and_a_batch_that_fits(monkeyp
     assert (config.n_envs, config.vectorization_mode) == (1, "sync")
     assert (config.n_envs * config.n_steps) % config.batch_size == 0
     assert gymlab.resolve("CartPole-v1:ppo", n_envs=2).config.n_envs == 2
+
+
+def test_settings_of_numpy_and_functions_are_taken():
+    config = gymlab.resolve(
+        "CartPole-v1:ppo",
+        policy_lr=lambda progress: 1e-3 * (1 - progress) ** 2,
+        clip_range={"start": np.float32(0.25), "end": 0},
+        seed=np.int64(3),
+        hidden_dims=np.array([8, 8]),
+        env_kwargs={"sutton_barto_reward": np.bool_(True)},
+    ).config
+    assert config.policy_lr.value(config.max_env_steps // 2, config.max_env_steps) == pytest.approx(2.5e-4, abs=1e-7)
+    assert (config.clip_range.start, config.clip_range.end) == (0.25, 0.0)
+    assert (config.seed, config.hidden_dims, config.env_kwargs) == (3, (8, 8), {"sutton_barto_reward": True})

@@ -148,7 +148,7 @@ def _schedules(config: Config) -> dict[str, Any]:
                 schedule.value(round(last * point / (SCHEDULE_POINTS - 1)), budget) for point in range(SCHEDULE_POINTS)
             ]
             found[name] = {
-                "shape": schedule.schedule,
+                "shape": "points" if schedule.points else schedule.schedule,
                 "values": values,
                 "line": History(means=values).sparkline(SCHEDULE_POINTS),
             }

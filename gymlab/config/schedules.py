@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from gymlab.config.model import Frozen
 from gymlab.errors import ConfigError
@@ -28,6 +28,8 @@ class Schedule(Frozen):
     """Shape of the change."""
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Fraction of the span over which the value first rises linearly from 0 to `start`."""
+    points: tuple[float, ...] = ()
+    """Values from `start` to `end` at equal distances, joined by straight lines: they are the shape then."""
 
     @model_validator(mode="after")
     def _shape_is_possible(self) -> Schedule:
@@ -36,9 +38,18 @@ class Schedule(Frozen):
                 f"an exponential schedule cannot go from {self.start:g} to {self.end:g}: it never reaches or crosses "
                 "0; give an `end` other than 0 with the sign of `start`, or use schedule: linear"
             )
+        if self.points and (len(self.points) < 2 or (self.points[0], self.points[-1]) != (self.start, self.end)):
+            raise ValueError("the points of a schedule begin with its `start` and end with its `end`")
         if (self.from_ <= 1) == (self.to <= 1) and self.to <= self.from_:
             raise ValueError(f"the schedule ends at {self.to:g}, which is not after its start at {self.from_:g}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty_points(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        if not self.points:
+            fields.pop("points", None)
+        return fields
 
     def span(self, budget: int | None) -> tuple[float, float]:
         """First and last env step of the change. A fraction without a budget or an end before the start is an error."""
@@ -68,6 +79,10 @@ class Schedule(Frozen):
         if self.warmup and env_steps < risen:
             return self.start * max(0.0, env_steps - first) / (risen - first)
         fraction = min(max((env_steps - risen) / (last - risen), 0.0), 1.0)
+        if self.points:
+            index = min(int(fraction * (len(self.points) - 1)), len(self.points) - 2)
+            below, above = self.points[index : index + 2]
+            return below + (above - below) * (fraction * (len(self.points) - 1) - index)
         if self.schedule == "cosine":
             return self.end + (self.start - self.end) * 0.5 * (1.0 + math.cos(math.pi * fraction))
         if self.schedule == "exponential":
@@ -78,7 +93,7 @@ class Schedule(Frozen):
 Scalar = float | Schedule
 """A hyperparameter that may be scheduled and changed while a run goes on."""
 
-SCHEDULE_KEYS = ("start", "end", "from", "to", "schedule", "warmup")
+SCHEDULE_KEYS = ("start", "end", "from", "to", "schedule", "warmup", "points")
 
 _SUFFIXES = {
     "_schedule": "schedule",
@@ -123,8 +138,8 @@ def join_schedule(value: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def schedule_ends(value: Scalar) -> tuple[float, ...]:
-    """The numbers that bound a hyperparameter: one, or where its schedule starts and ends."""
-    return (value.start, value.end) if isinstance(value, Schedule) else (value,)
+    """The numbers that bound a hyperparameter: one, or where its schedule starts and ends and the points between."""
+    return (value.start, value.end, *value.points) if isinstance(value, Schedule) else (value,)
 
 
 def share(value: Scalar) -> Scalar:

@@ -8,7 +8,6 @@ that is read from a run passes here before anything is built of it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from typing import Any
 from gymlab.buffers.offline import names_directory
 from gymlab.config.dialects import canonical_name, set_dotted
 from gymlab.config.load import split_override
+from gymlab.config.python_values import as_json
 from gymlab.config.schema import Config
 from gymlab.config.yaml_reader import Located, parse_value
 from gymlab.envs.families import family_of
@@ -42,7 +42,7 @@ def by_name(env_kwargs: EnvKwargs) -> dict[str, Any]:
 def as_texts(env_kwargs: EnvKwargs) -> list[str]:
     """The same as texts `key=value`."""
     if isinstance(env_kwargs, Mapping):
-        return [f"{key}={json.dumps(value, default=os.fspath)}" for key, value in env_kwargs.items()]
+        return [f"{key}={as_json(f'env_kwargs.{key}', value)}" for key, value in env_kwargs.items()]
     return list(env_kwargs)
 
 

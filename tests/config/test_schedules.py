@@ -121,3 +121,11 @@ def test_schedule_keys_are_split_and_joined():
         "end": 0.01,
     }
     assert join_schedule(0.1, {"schedule": None, "end": 0.01}) == 0.1
+
+
+def test_points_are_joined_by_straight_lines_and_must_fit_the_ends():
+    schedule = Schedule(start=0.0, end=4.0, points=(0.0, 1.0, 4.0))
+    assert [schedule.value(steps, 100) for steps in (0, 25, 50, 75, 100, 200)] == [0.0, 0.5, 1.0, 2.5, 4.0, 4.0]
+    assert "points" not in Schedule(start=1.0).model_dump()
+    with pytest.raises(ValidationError, match="begin with its `start` and end with its `end`"):
+        Schedule(start=0.0, end=4.0, points=(0.0, 1.0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,29 +16,14 @@ from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
 from gymlab.engine.origin import EnvKwargs, as_texts, dotted_name, named_again, refuse_dataset
+from gymlab.engine.plugins import load_plugins
 from gymlab.engine.run import Run, find_run, is_run_file, runs_directory
 from gymlab.engine.train import resume as resume_run
 from gymlab.engine.train import stored_config
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
-from gymlab.errors import ConfigError
 
 __all__ = ["Agent", "Run", "get_hyperparameters", "load", "resolve", "resume", "set_hyperparameters", "train"]
-
-
-def load_plugins(modules: Sequence[str]) -> None:
-    """Import the user's own modules (from the command line or a call, never from a config) so that what they register is known."""
-    for name in modules:
-        path = Path(name)
-        directory = str(path.parent.resolve()) if path.suffix == ".py" else os.getcwd()
-        if directory not in sys.path:
-            sys.path.insert(0, directory)
-        try:
-            importlib.import_module(path.stem if path.suffix == ".py" else name)
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"Plugin {name!r} cannot be imported: {error}. Give a module that Python finds from here, e.g. --plugin my_algo."
-            ) from error
 
 
 def resolve(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.errors import ConfigError, Unregistered, did_you_mean
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Registry(Generic[T]):
         """The object registered under `name`."""
         if name not in self._entries:
             hint = did_you_mean(name, self._entries)
-            raise ConfigError(
+            raise Unregistered(
                 f"Unknown {self.kind} {name!r}. {hint} Known: {', '.join(sorted(self._entries)) or 'none'}. "
                 f"A class of your own is registered in a module given by --plugin."
             )

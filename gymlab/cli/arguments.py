@@ -15,12 +15,55 @@ EXAMPLES_FORMATTER = argparse.RawDescriptionHelpFormatter
 class Parser(argparse.ArgumentParser):
     """Raises `GymlabError` instead of leaving by itself, and names the nearest option or choice."""
 
+    _named_run: str | None = None
+    """The run that `--run-id` names."""
+
+    def accept_run_id(self) -> None:
+        """Where a command takes a run as its first word, `--run-id` names it as well."""
+        takes_run = any(
+            not action.option_strings and str(action.metavar).split(" ")[0] in ("REF", "RUN")
+            for action in self._actions
+        )
+        if takes_run:
+            self.add_argument(
+                "--run-id", metavar="REF", action=_RunId, default=argparse.SUPPRESS, help="the same as REF"
+            )
+
+    def plain_options(self, words: Sequence[str]) -> list[str]:
+        """The words with `--max_env_steps` written as the option that there is, `--max-env-steps`."""
+        known = {option for action in self._actions for option in action.option_strings}
+        plain: list[str] = []
+        for position, word in enumerate(words):
+            if word == "--":
+                return [*plain, *words[position:]]
+            option, equals, value = word.partition("=")
+            dashed = option.replace("_", "-")
+            is_other = option.startswith("--") and option not in known and dashed in known
+            plain.append(f"{dashed}{equals}{value}" if is_other else word)
+        return plain
+
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Options may stand anywhere between the words, but for a command that has commands of its own."""
+        if any(isinstance(action, _RunId) for action in self._actions):
+            words = self._run_first(words)
         return self.parse_intermixed_args(words) if self._subparsers is None else self.parse_args(words)
+
+    def _run_first(self, words: Sequence[str]) -> list[str]:
+        rest = list(words)
+        for position, word in enumerate(rest):
+            if word == "--run-id" and position + 1 < len(rest):
+                self._named_run = rest[position + 1]
+                return [self._named_run, *rest[:position], *rest[position + 2 :]]
+            if word.startswith("--run-id="):
+                self._named_run = word.partition("=")[2]
+                return [self._named_run, *rest[:position], *rest[position + 1 :]]
+        return rest
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the command line and where its help is."""
+        second = re.search(r"unrecognized arguments: ([^-\s]\S*)", message)
+        if self._named_run is not None and second:
+            raise GymlabError(f"Two runs were given: {second[1]!r} and --run-id {self._named_run!r}. Leave one out.")
         text = f"{message[:1].upper()}{message[1:]}. {self._nearest(message)}".rstrip()
         raise GymlabError(f"{text}\n`{self.prog} --help` shows what can be given.")
 
@@ -31,6 +74,14 @@ class Parser(argparse.ArgumentParser):
         if choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             return did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
         return ""
+
+
+class _RunId(argparse.Action):
+    """Stands in the help; `Parser.parse` has put its value in front before."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        """Only one that comes last is still there."""
+        parser.error("argument --run-id: expected one argument")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

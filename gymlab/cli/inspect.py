@@ -22,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "reference", nargs="?", metavar="REF", help="run to begin with: @last, ID or its directory (default: @last)"
     )
-    parser.add_argument("--run-id", metavar="REF", help="the same as REF")
     parser.add_argument(
         "--port", type=int, default=7860, metavar="N", help="port; the next free one if it is taken (default: 7860)"
     )
@@ -37,17 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    if arguments.reference and arguments.run_id:
-        raise GymlabError(
-            f"Two runs were given: {arguments.reference!r} and --run-id {arguments.run_id!r}. Leave one out; the page selects several."
-        )
     if not 0 <= arguments.port <= 65535:
         raise GymlabError(f"--port {arguments.port}: a port is a number from 0 (any free one) to 65535.")
     from gymlab.cli.output import show_notices, show_text
     from gymlab.inspector.server import serve
     from gymlab.metrics.terminal import CleanFormatter
 
-    runs_dir, chosen = _place(arguments.reference or arguments.run_id, arguments.runs_dir)
+    runs_dir, chosen = _place(arguments.reference, arguments.runs_dir)
     if arguments.plugin:
         from gymlab.api import load_plugins
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from gymlab.cli.arguments import EXAMPLES_FORMATTER, Parser
-from gymlab.errors import GymlabError, did_you_mean
+from gymlab.errors import GymlabError, Unregistered, did_you_mean
 
 COMMANDS = {
     "train": "train an experiment, or several seeds of it",
@@ -52,15 +52,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GymlabError as error:
         from gymlab.cli.output import show_error
 
+        _tell_program(arguments, error, BAD_INPUT)
         show_error(str(error))
         return BAD_INPUT
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        _tell_program(arguments, error, INTERRUPTED)
         print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The interpreter flushes stdout once more at exit and would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except Exception as error:
+        _tell_program(arguments, error, FAILED)
+        raise
+
+
+def _tell_program(arguments: list[str], error: BaseException, code: int) -> None:
+    """With `--json` an error is JSON too: what it says, its kind, and the exit code."""
+    if "--json" not in arguments:
+        return
+    from gymlab.cli.output import show_json
+    from gymlab.metrics.redact import redact_text
+
+    told = redact_text(str(error)) or type(error).__name__
+    show_json({"error": told, "kind": type(error).__name__, "code": code})
 
 
 def _guard_terminal() -> None:
@@ -100,9 +116,16 @@ def dispatch(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     command.add_arguments(parser)
+    parser.accept_run_id()
+    rest = parser.plain_options(rest)
     parsed = parser.parse(rest)
     parsed.argv = rest
-    return command.run(parsed)
+    try:
+        return command.run(parsed)
+    except Unregistered as error:
+        from gymlab.cli.recorded_plugins import advice
+
+        raise Unregistered(f"{error}{advice(parsed, ['gymlab', *name.split(), *rest])}") from error
 
 
 def top_level_parser() -> Parser:

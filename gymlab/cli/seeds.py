@@ -36,7 +36,7 @@ OWN_OPTIONS = {"--seeds": 1, "--jobs": 1, "--run-id": 1, "--recorded-command": 1
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0-4,7` as a list, in the order given, each once."""
+    """`0-4,7` as a list, in the order given; a seed that is given twice is refused."""
     seeds: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
@@ -45,7 +45,12 @@ def parse_seeds(text: str) -> list[int]:
                 f"--seeds {text!r} is not a list of seeds: {part!r} should be a number or a range, e.g. --seeds 0-4,7."
             )
         seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return list(dict.fromkeys(seeds))
+    twice = next((seed for position, seed in enumerate(seeds) if seed in seeds[:position]), None)
+    if twice is not None:
+        raise GymlabError(
+            f"--seeds {text!r} names seed {twice} twice: the same training would count as two. Give each seed once."
+        )
+    return seeds
 
 
 @dataclass
@@ -78,7 +83,8 @@ class SeedRun:
         try:
             self.summary = json.loads(self._file("out").read_bytes())
             self.status = self.summary["status"]
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, KeyError):
+            self.summary = {}
             errors = self._file("err").read_text(encoding="utf-8", errors="replace")
             self.status = "failed"
             self.error = "\n".join(errors.strip().splitlines()[-ERROR_LINES:]) or f"ended with code {self.code}"

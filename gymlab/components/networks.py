@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gymlab.components.distributions import Distribution
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.errors import ConfigError, Unregistered, did_you_mean
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
@@ -105,7 +105,7 @@ def build_policy(
 
         if policy not in COMPONENTS:
             known = [*POLICIES, *COMPONENTS]
-            raise ConfigError(
+            raise Unregistered(
                 f"policy: unknown {policy!r}. {did_you_mean(policy, known)} Known: {', '.join(POLICIES)}, "
                 f"or a module class registered in a module given by --plugin."
             )

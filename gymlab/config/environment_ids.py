@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from gymlab.config.wording import hint
-from gymlab.errors import ConfigError
+from gymlab.errors import Unregistered
 
 _FAMILIES = {
     "ALE/": "atari",
@@ -83,7 +83,7 @@ def check_known(env_id: str, described: list[str]) -> None:
 
     if env_id not in registry:
         known = sorted({*described, *registry})
-        raise ConfigError(
+        raise Unregistered(
             f"Unknown environment {env_id!r}. {hint(env_id, known)}`gymlab list` shows those with experiments. "
             "Any Gymnasium id works with --algo, and one of your own as module:EnvId."
         )
@@ -93,7 +93,7 @@ def check_module(env_id: str, named_by_user: str, place: str) -> None:
     """`module:EnvId` imports a module: only the user may name it, on the command line or as a plugin."""
     module, colon, _ = env_id.partition(":")
     if colon and env_id not in named_by_user and module not in sys.modules:
-        raise ConfigError(
+        raise Unregistered(
             f"{place}: env_id {env_id!r} would import the module {module!r}, and a config file may not do that. "
             f"Name it on the command line: `gymlab train {env_id} --algo ...`, or add `--plugin {module}`."
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gymlab.config.wording import hint
-from gymlab.errors import ConfigError
+from gymlab.errors import ConfigError, Unregistered
 from gymlab.registry import Registry
 
 COMPONENTS: Registry[Callable[..., Any]] = Registry("component")
@@ -90,7 +90,7 @@ def _check_target(node: Mapping[str, Any], place: str, path: str) -> None:
     known = [*COMPONENTS, *SHIPPED, *TORCH_NAMES]
     if name not in known:
         near = hint(name, known)
-        raise ConfigError(
+        raise Unregistered(
             f"{where} names {name!r}, which is refused: it is no registered component and no listed torch class. "
             f"{near}A class of your own is registered in a module given by --plugin."
         )

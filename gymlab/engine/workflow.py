@@ -20,7 +20,7 @@ import numpy as np
 
 from gymlab.config.schema import Config
 from gymlab.config.targets import COMPONENTS
-from gymlab.errors import ConfigError, did_you_mean
+from gymlab.errors import ConfigError, Unregistered, did_you_mean
 from gymlab.registry import Registry
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def find_workflow(name: str) -> type[Workflow]:
     if name not in WORKFLOWS:
         known = workflow_names()
         if name not in known:
-            raise ConfigError(f"Unknown algorithm {name!r}. {did_you_mean(name, known)} Known: {', '.join(known)}.")
+            raise Unregistered(f"Unknown algorithm {name!r}. {did_you_mean(name, known)} Known: {', '.join(known)}.")
         importlib.import_module(f"gymlab.workflows.{name}")
     return WORKFLOWS.get(name)
 

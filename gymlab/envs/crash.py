@@ -38,6 +38,11 @@ def describe_crash(error: BaseException) -> str:
     return "\n".join(lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], "..."])
 
 
+def raised_by_author(error: BaseException) -> bool:
+    """Whether an error came through a file of the environment's author."""
+    return any(_is_own(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
+
+
 def method_place(layers: Iterable[Any], name: str) -> str:
     """File and line of the method of an environment's author; empty where none of the layers is theirs, or several."""
     codes = [getattr(getattr(type(layer), name), "__code__", None) for layer in layers]

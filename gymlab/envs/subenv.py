@@ -208,8 +208,14 @@ class SubEnv(gym.Wrapper):
 
     def render(self) -> Any:
         """A picture, where the environment was made with rendering."""
-        with contained():
-            return self.env.render()
+        try:
+            with contained():
+                return self.env.render()
+        except NotImplementedError:
+            raise EnvironmentFailure(
+                f"{self._registered.id} has no `render`. Give pictures there as arrays [height, width, 3] of uint8, take `render_mode` "
+                'in `__init__`, and name it: `metadata = {"render_modes": ["rgb_array"]}`.'
+            ) from None
 
     def close(self) -> None:
         """Free what the environment holds."""

@@ -1,5 +1,6 @@
 """The first minutes with one's own environment: each bug in it is one screen that begins with the author's line and names the fix."""
 
+import json
 import sys
 
 import gymnasium as gym
@@ -13,7 +14,9 @@ import numpy as np
 class World(gym.Env):
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
-    bug = None
+
+    def __init__(self, render_mode=None):
+        {init}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -42,27 +45,31 @@ class Vector(gym.vector.VectorEnv):
 gym.register("FirstBug-v0", entry_point=World, vector_entry_point=Vector)
 """
 LOOK = "np.zeros(3, np.float32)"
-FINE = {"reset": f"{LOOK}, {{}}", "step": f"{LOOK}, 1.0, self.time > 5, False, {{}}"}
+FINE = {
+    "init": "self.render_mode = render_mode",
+    "reset": f"{LOOK}, {{}}",
+    "step": f"{LOOK}, 1.0, self.time > 5, False, {{}}",
+}
 BUGS = {
     "a name": (
         {"step": "self.nothing"},
-        "first_bug.py:18, in step: AttributeError: ",
+        "first_bug.py:20, in step: AttributeError: ",
         "env check first_bug:FirstBug-v0",
     ),
-    "a name in reset": ({"reset": "self.nothing"}, "first_bug.py:14, in reset: AttributeError: ", "env check"),
-    "numpy": ({"step": "np.zeros(3) + np.zeros(4)"}, "first_bug.py:18, in step: ValueError: ", "env check"),
-    "four values": ({"step": f"{LOOK}, 1.0, False, {{}}"}, "first_bug.py:16, in step: ", "Split the old `done`"),
-    "no info": ({"reset": LOOK}, "first_bug.py:11, in reset: ", "End reset with `return observation, {}`"),
+    "a name in reset": ({"reset": "self.nothing"}, "first_bug.py:16, in reset: AttributeError: ", "env check"),
+    "numpy": ({"step": "np.zeros(3) + np.zeros(4)"}, "first_bug.py:20, in step: ValueError: ", "env check"),
+    "four values": ({"step": f"{LOOK}, 1.0, False, {{}}"}, "first_bug.py:18, in step: ", "Split the old `done`"),
+    "no info": ({"reset": LOOK}, "first_bug.py:13, in reset: ", "End reset with `return observation, {}`"),
     "an array as reward": (
         {"step": f"{LOOK}, np.ones(3), False, False, {{}}"},
-        "first_bug.py:16, in step: ",
+        "first_bug.py:18, in step: ",
         "`float(reward.sum())`",
     ),
-    "None as info": ({"step": f"{LOOK}, 1.0, False, False, None"}, "first_bug.py:16, in step: ", "Give `{}`"),
-    "a wide observation": ({"reset": "np.zeros(4), {}"}, "first_bug.py:11, in reset: ", "its space (3,)"),
+    "None as info": ({"step": f"{LOOK}, 1.0, False, False, None"}, "first_bug.py:18, in step: ", "Give `{}`"),
+    "a wide observation": ({"reset": "np.zeros(4), {}"}, "first_bug.py:13, in reset: ", "its space (3,)"),
     "a nested observation": (
         {"step": "np.zeros((1, 3)), 1.0, False, False, {}"},
-        "first_bug.py:16, in step: ",
+        "first_bug.py:18, in step: ",
         "shape (1, 3), its space (3,)",
     ),
 }
@@ -77,7 +84,14 @@ def world(cli, tmp_path):
         if old_reset:
             text = text.replace("self, *, seed=None, options=None):\n        super().reset(seed=seed)", "self):")
         (tmp_path / "first_bug.py").write_text(text)
-        settings = [f"vectorization_mode={mode}", "max_env_steps=64", "n_envs=2", "n_steps=16", "env_workers=1"]
+        settings = [
+            f"vectorization_mode={mode}",
+            "video=true",
+            "max_env_steps=64",
+            "n_envs=2",
+            "n_steps=16",
+            "env_workers=1",
+        ]
         return cli(
             "train", "first_bug:FirstBug-v0", "--algo", "ppo", "eval_freq_epochs=0", "double_buffer=false", *settings
         )
@@ -108,14 +122,91 @@ def test_a_bug_is_told_on_one_screen_with_the_authors_line_first(world, bug, mod
 
 def test_a_reset_of_old_is_taught(world):
     assert_one_screen(
-        world(old_reset=True), "first_bug.py:11, in reset: ", "`def reset(self, *, seed=None, options=None):`"
+        world(old_reset=True), "first_bug.py:13, in reset: ", "`def reset(self, *, seed=None, options=None):`"
     )
 
 
 def test_a_bug_in_a_vector_version_too(world):
     done = world("native")
-    assert_one_screen(done, "first_bug.py:32, in step: AttributeError: ", "vectorization_mode: sync or async")
+    assert_one_screen(done, "first_bug.py:34, in step: AttributeError: ", "vectorization_mode: sync or async")
 
 
 def test_an_environment_without_a_bug_trains(world):
     assert world().code == 0
+
+
+MODULES = {
+    "a syntax error": ("def f(:", "first_bug.py:1: SyntaxError: "),
+    "a missing name": ("from math import sqroot", "first_bug.py:1, in <module>: ImportError: "),
+    "a missing package": ("import no_such_package", "first_bug.py:1, in <module>: ModuleNotFoundError: "),
+    "an end": ("import sys; sys.exit(4)", "first_bug.py:1, in <module>: the environment tried to end the program"),
+}
+
+
+@pytest.mark.parametrize("bug", MODULES)
+def test_a_module_that_cannot_be_imported_is_told_by_its_line(cli, tmp_path, bug):
+    text, beginning = MODULES[bug]
+    (tmp_path / "first_bug.py").write_text(text)
+    done = cli("train", "first_bug:FirstBug-v0", "--algo", "ppo")
+    assert_one_screen(done, beginning, "Plugin 'first_bug' ")
+    sys.path[:] = [path for path in sys.path if path != str(tmp_path)]
+
+
+def test_a_type_error_in_init_is_no_matter_of_env_kwargs(world):
+    assert_one_screen(
+        world(init="None + 1"), "first_bug.py:11, in __init__: TypeError: ", "env check first_bug:FirstBug-v0"
+    )
+
+
+def test_an_environment_that_does_not_draw_is_told_so_without_a_foreign_warning(world):
+    done = world()
+    assert done.code == 0
+    assert "No video: FirstBug-v0 has no `render`." in done.err + done.out
+    assert "WARN" not in done.err + done.out
+    assert "registration.py" not in done.err + done.out
+
+
+@pytest.fixture
+def of_a_plugin(world, cli, tmp_path):
+    """A run of an environment whose module is not loaded any more."""
+    assert world().code == 0
+    forget(tmp_path)
+    return cli
+
+
+def forget(tmp_path):
+    sys.modules.pop("first_bug", None)
+    gym.registry.pop("FirstBug-v0", None)
+    (tmp_path / "first_bug.py").write_text((tmp_path / "first_bug.py").read_text() + "\nopen('imported', 'w')\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["eval", "@last", "--episodes", "3"],
+        ["eval", "--run-id", "@last"],
+        ["play", "@last", "--headless"],
+        ["record", "@last", "--out", "demos"],
+        ["train", "--resume", "@last", "max_env_steps=96"],
+        ["set", "@last", "policy_lr=1e-5"],
+    ],
+)
+def test_a_run_that_needs_a_plugin_says_the_whole_command_and_imports_nothing(of_a_plugin, tmp_path, command):
+    done = of_a_plugin(*command)
+    assert done.code == 2
+    assert f"\n  gymlab {' '.join(command)} --plugin first_bug\n" in done.err
+    assert "first_bug" not in sys.modules
+    assert not (tmp_path / "imported").exists()
+
+
+def test_with_the_plugin_the_command_runs(of_a_plugin):
+    assert of_a_plugin("eval", "@last", "--episodes", "3", "--plugin", "first_bug").code == 0
+
+
+def test_a_recorded_plugin_is_named_but_for_one_that_nobody_would_write(of_a_plugin, tmp_path):
+    record = tmp_path / "runs" / "@last" / "run.json"
+    kept = json.loads(record.read_text())
+    record.write_text(json.dumps(kept | {"command": "gymlab train x --plugin other.one --plugin '$(rm -r /)'"}))
+    error = of_a_plugin("eval", "@last").err
+    assert "--plugin first_bug --plugin other.one\n" in error
+    assert "rm -r" not in error

@@ -12,7 +12,7 @@ from gymlab.config.schedules import Schedule
 from gymlab.errors import ConfigError
 
 
-class Colour(str, enum.Enum):
+class Colour(enum.StrEnum):
     RED = "red"
 
 

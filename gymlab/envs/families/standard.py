@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import sys
+import warnings
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, ClassVar
@@ -12,10 +13,11 @@ from typing import Any, ClassVar
 import gymnasium as gym
 
 from gymlab.envs.car_racing import QuickCarRacing
+from gymlab.envs.crash import raised_by_author
 from gymlab.envs.extras import missing_extra, needs_of
 from gymlab.envs.families import Family, register_family
 from gymlab.envs.vector import EnvironmentSpec
-from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, did_you_mean
+from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, UnknownEnvironment, Unregistered, did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class StandardFamily(Family):
         """A registered id; a retired version becomes the newest one, with a notice."""
         module, _, name = env_id.rpartition(":")
         if module and module not in sys.modules:
-            raise ConfigError(
+            raise Unregistered(
                 f"{env_id!r} asks for the module {module!r}, which is not loaded. A config may not import code: "
                 f"give it on the command line with --plugin {module}."
             )
@@ -43,7 +45,7 @@ class StandardFamily(Family):
         if newest is not None:
             _notice_retired(name, newest)
             return newest
-        raise EnvironmentFailure(
+        raise UnknownEnvironment(
             f"Unknown environment {env_id!r}. {did_you_mean(name, gym.registry)} "
             "`gymlab list` shows what ships; an environment of your own is registered by a module given with --plugin."
         )
@@ -60,11 +62,20 @@ class StandardFamily(Family):
         # An environment that cannot render need not know the word.
         rendering = {} if render_mode is None else {"render_mode": render_mode}
         try:
-            env = gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
+            with warnings.catch_warnings():
+                # One that cannot render is told by us, when a picture is asked for.
+                warnings.filterwarnings("ignore", message=".*is being initialised with render_mode")
+                env = gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
             return QuickCarRacing(env) if env_id == "CarRacing-v3" else env
         except (gym.error.DependencyNotInstalled, ImportError) as error:
+            if not isinstance(error, ModuleNotFoundError) and raised_by_author(error):
+                raise
             raise missing_package(env_id, error) from error
         except TypeError as error:
+            # Gymnasium words anew what the environment raised, which may as well be a bug in its `__init__`.
+            cause = error.__context__ or error
+            if raised_by_author(cause):
+                raise cause from None
             if rendering and "render_mode" in str(error):
                 raise EnvironmentFailure(f"{env_id} does not render: it takes no render_mode.") from error
             raise ConfigError(f"{env_id} does not take env_kwargs {env_kwargs!r}: {error}") from error

@@ -1,0 +1,47 @@
+"""The whole command where a run needs modules that the user has not given: they are named, and never imported by themselves."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from gymlab.errors import GymlabError
+
+MODULE = re.compile(r"[A-Za-z_][\w./-]*")
+"""A plugin as people write it: a dotted name, or a file; a run may be somebody else's and write anything."""
+
+
+def advice(arguments: argparse.Namespace, command: Sequence[str]) -> str:
+    """What to type, with each `--plugin` that the run was trained with; empty where no run is meant or it names none."""
+    given = set(getattr(arguments, "plugin", ()))
+    missing = [plugin for plugin in dict.fromkeys(_recorded(arguments)) if plugin not in given]
+    if not missing:
+        return ""
+    options = [word for plugin in missing for word in ("--plugin", plugin)]
+    names = " and ".join(missing)
+    return (
+        f"\nThe run was trained with the module {names}; nothing is imported because a run names it. If you trust it:"
+        f"\n  {shlex.join([*command, *options])}"
+    )
+
+
+def _recorded(arguments: argparse.Namespace) -> Iterator[str]:
+    from gymlab.engine.run import find_run, runs_directory
+
+    reference = getattr(arguments, "resume", None) or getattr(arguments, "reference", None)
+    try:
+        run, _ = find_run(reference or "@last", runs_directory(getattr(arguments, "runs_dir", None)))
+        words = shlex.split(str(run.record.get("command") or ""))
+        env_id = str(run.config_data.get("env_id") or "")
+    except (GymlabError, ValueError):
+        return
+    module, colon, _ = env_id.partition(":")
+    named = [module] if colon else []
+    for position, word in enumerate(words):
+        if word == "--plugin" and position + 1 < len(words):
+            named.append(words[position + 1])
+        elif word.startswith("--plugin="):
+            named.append(word.partition("=")[2])
+    yield from (plugin for plugin in named if MODULE.fullmatch(plugin))

@@ -20,14 +20,25 @@ class Parser(argparse.ArgumentParser):
 
     def accept_run_id(self) -> None:
         """Where a command takes a run as its first word, `--run-id` names it as well."""
-        takes_run = any(
-            not action.option_strings and str(action.metavar).split(" ")[0] in ("REF", "RUN")
-            for action in self._actions
-        )
-        if takes_run:
+        if self._run_words is not None:
             self.add_argument(
                 "--run-id", metavar="REF", action=_RunId, default=argparse.SUPPRESS, help="the same as REF"
             )
+
+    @property
+    def _run_words(self) -> argparse.Action | None:
+        """The words that are runs, or begin with one."""
+        words = (action for action in self._actions if not action.option_strings)
+        return next((action for action in words if str(action.metavar).split(" ")[0] in ("REF", "RUN")), None)
+
+    def runs_in(self, parsed: argparse.Namespace) -> list[str]:
+        """The runs that the command line names one by one: no patterns, nothing that is the newest run anyway."""
+        named = [getattr(parsed, "resume", None)]
+        if self._run_words is not None:
+            words = getattr(parsed, self._run_words.dest)
+            several = [words] if isinstance(words, str) else list(words or ())
+            named += several[:1] if " " in str(self._run_words.metavar) else several
+        return [name for name in named if name and not name.startswith("@last") and not set(name) & set("*?[=")]
 
     def plain_options(self, words: Sequence[str]) -> list[str]:
         """The words with `--max_env_steps` written as the option that there is, `--max-env-steps`."""

@@ -162,7 +162,7 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
 
     if as_json:
         show_json(found)
-        return 0
+        return 0 if any(found.values()) else 1
     console = screen()
     tables: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
         "environments": lambda entries: _environment_table(entries, about=console.width >= WIDE),
@@ -178,7 +178,7 @@ def _show(found: dict[str, list[dict[str, Any]]], *, as_json: bool) -> int:
         console.print()
     if not shown:
         console.print("nothing of that name; `gymlab list` shows everything")
-    return 0
+    return 0 if shown else 1
 
 
 def _environment_table(entries: list[dict[str, Any]], *, about: bool) -> Any:

@@ -120,10 +120,16 @@ def dispatch(arguments: list[str]) -> int:
     rest = parser.plain_options(rest)
     parsed = parser.parse(rest)
     parsed.argv = rest
+    named = parser.runs_in(parsed)
+    if named and name not in ("play", "inspect"):
+        # What these two are given may also be an environment, or a directory of runs.
+        from gymlab.cli.named_runs import look_up
+
+        look_up(named, getattr(parsed, "runs_dir", None))
     try:
         return command.run(parsed)
     except Unregistered as error:
-        from gymlab.cli.recorded_plugins import advice
+        from gymlab.cli.named_runs import advice
 
         raise Unregistered(f"{error}{advice(parsed, ['gymlab', *name.split(), *rest])}") from error
 

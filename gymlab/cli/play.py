@@ -148,12 +148,12 @@ def needs_window(arguments: argparse.Namespace) -> bool:
 
 def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
     """Play as asked for; the episodes in plain values, and all that is needed to repeat them."""
-    from gymlab.engine.recorded_game import RecordedGame
-    from gymlab.metrics.video import VideoWriter
-
     target = find_target(
         arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin, arguments.env_kwargs
     )
+    from gymlab.engine.recorded_game import RecordedGame
+    from gymlab.metrics.video import VideoWriter
+
     deterministic = target.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
     video = None if arguments.save is None else video_path(arguments.save, target, arguments.mode, arguments.seed)
     with ExitStack() as stack:
@@ -248,17 +248,19 @@ def find_target(
     reference: str, mode: str, runs_dir: str | None, plugins: Sequence[str], env_kwargs: Sequence[str] = ()
 ) -> Target:
     """The run and its agent; to play at random or by hand, also the environment of a run, or any other."""
-    from gymlab.api import load_plugins
-    from gymlab.engine.agent import load_best
     from gymlab.engine.run import find_run, runs_directory
-    from gymlab.engine.train import run_config
 
-    load_plugins(plugins)
     try:
+        # A run that is not there is an answer before what takes seconds to import.
+        run, _ = find_run(reference, runs_directory(runs_dir))
+        from gymlab.api import load_plugins
+        from gymlab.engine.agent import load_best
+        from gymlab.engine.train import run_config
+
+        load_plugins(plugins)
         if mode not in WITHOUT_AGENT:
             run, agent = load_best(reference, runs_dir=runs_dir, env_kwargs=env_kwargs)
             return Target(agent.config, run, agent)
-        run, _ = find_run(reference, runs_directory(runs_dir))
         return Target(run_config(run, env_kwargs), run)
     except CheckpointError as error:
         if mode not in WITHOUT_AGENT:

@@ -12,6 +12,8 @@ from gymlab.cli.arguments import add_json, add_runs_directory, at_least_one, sec
 from gymlab.errors import GymlabError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gymlab.engine.registry import Filters, Listing, RunEntry
 
 USAGE = """gymlab runs [WORD ...] [options]
@@ -24,6 +26,7 @@ EXAMPLES = """  gymlab runs                                    all of them, the 
   gymlab runs --since 2d --json
   gymlab runs show @last                         one run in full
   gymlab runs prune --status crashed --dry-run   what would go, and how much space that is
+  gymlab runs --long --limit 3                   the newest, with experiment and whole reason
   gymlab runs restore my-run                     back from the trash"""
 
 COMMANDS = ("show", "prune", "restore")
@@ -49,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="started (default), return, steps, time, size, name or status; the newest, best or largest first",
     )
     parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--long", action="store_true", help="each run with its experiment and its whole reason")
     parser.add_argument("--limit", type=at_least_one, metavar="N", help="show the first N only")
     add_runs_directory(parser)
     add_json(parser)
@@ -98,6 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
         shown = []
     elif not shown:
         console.print(_nothing(runs_dir, len(listing.entries)))
+    elif arguments.long:
+        for entry in shown:
+            console.print(whole_entry(entry), soft_wrap=True)
     else:
         console.print(run_table(shown, console.width, with_size=arguments.sort == "size"))
     if len(shown) < len(found):
@@ -112,6 +119,18 @@ def as_json(entry: RunEntry) -> dict[str, Any]:
     more = ("budget", "seconds", "best_return", "train_return", "size")
     row = {name: getattr(entry, name) for name in names + more}
     return row | {"result": entry.result or None, "dir": entry.run.dir}
+
+
+def whole_entry(entry: RunEntry) -> Text:
+    """A run in a few lines, with nothing cut off."""
+    from rich.text import Text
+
+    told = Text.assemble((entry.id, "bold"), "  ", (status_text(entry), COLOURS.get(entry.status, "dim")))
+    for line in entry.reason.splitlines()[1:]:
+        told.append(f"\n  {line}")
+    cells = (f"{column} {_cell(entry, column)}" for column in ("seed", "return [95%]", "env steps", "time", "started"))
+    told.append(f"\n  {entry.experiment or '-'}, {', '.join(cells)}", "dim")
+    return told
 
 
 def run_table(entries: list[RunEntry], width: int, *, with_size: bool = False, title: str = "runs") -> Any:

@@ -111,7 +111,7 @@ def _episodes(entry: RunEntry) -> str:
     """What the return was measured on, and what it is measured against."""
     parts = [f"{entry.result['n']} episodes"] if entry.result.get("n") else []
     if entry.result.get("threshold") is not None:
-        parts.append(f"solved at {entry.result['threshold']:g}")
+        parts.append(f"threshold {entry.result['threshold']:g}")
     return f" ({', '.join(parts)})" if parts else ""
 
 

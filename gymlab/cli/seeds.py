@@ -276,7 +276,7 @@ def _show(summary: Mapping[str, Any]) -> None:
             row["run"],
         )
     made.add_section()
-    made.add_row("mean", f"{interval(summary)} over {summary['n']} seeds", style="bold")
+    made.add_row("mean", f"{interval(summary)} over {summary['n']} seed{'s' * (summary['n'] != 1)}", style="bold")
     console = screen()
     console.print(made)
     for row in summary["seeds"]:

@@ -85,11 +85,9 @@ def _is_own(filename: str) -> bool:
 def _interfaces() -> tuple[Path, ...]:
     import gymnasium
 
-    import gymlab
-
     # Of multiprocessing and others of the standard library there is a frame below each worker.
     standard = [Path(sysconfig.get_path(name)) / "multiprocessing" for name in ("stdlib", "platstdlib")]
-    return *(Path(module.__path__[0]) for module in (gymlab, gymnasium)), *standard
+    return Path(__file__).parents[1], Path(gymnasium.__path__[0]), *standard
 
 
 @cache

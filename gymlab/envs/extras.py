@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 
 from gymlab.config.environment_ids import family_of
@@ -15,6 +16,24 @@ EXTRA_OF_MODULE = {
     "gymnasium.envs.tabular": "jax",
 }
 """What the environments of a module of Gymnasium need, by name in `NEEDS`; the others come with gymlab itself."""
+DEBIAN_PACKAGES = {
+    "libGL": "libgl1",
+    "libEGL": "libegl1",
+    "libGLX": "libglx0",
+    "libGLU": "libglu1-mesa",
+    "libOSMesa": "libosmesa6",
+    "libglfw": "libglfw3",
+    "libgthread-2.0": "libglib2.0-0",
+    "libglib-2.0": "libglib2.0-0",
+    "libSM": "libsm6",
+    "libXext": "libxext6",
+    "libXrender": "libxrender1",
+    "libX11": "libx11-6",
+    "libSDL2-2.0": "libsdl2-2.0-0",
+    "libopenal": "libopenal1",
+    "libgomp": "libgomp1",
+}
+"""Debian's package of a library of the system that pictures and games need, by the library's name."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,16 @@ def needs_of(env_id: str, obs_type: str | None = None) -> Needs | None:
     return None if name is None else NEEDS[name]
 
 
+def missing_library(error: BaseException) -> str:
+    """What to install where an installed package lacks a library of the system; empty for any other error."""
+    found = re.search(r"(?P<file>(?P<name>lib[\w+-]+(?:-\d[\d.]*)?)\.so[.\d]*): cannot open shared object", str(error))
+    if found is None:
+        return ""
+    package = DEBIAN_PACKAGES.get(found["name"])
+    line = f"apt-get install {package}" if package else f"apt-file search {found['file']} names the package"
+    return f"the system's library {found['file']} is not installed. On Debian and Ubuntu: {line}"
+
+
 def missing_extra(family: str, env_id: str, error: Exception) -> NotInstalled:
     """The error whose message is the pip line to run; `family` is a name in `NEEDS`.
 
@@ -91,5 +120,8 @@ def missing_extra(family: str, env_id: str, error: Exception) -> NotInstalled:
     except ImportError as error:
         raise missing_extra("atari", env_id, error) from error
     """
+    library = missing_library(error)
+    if library:
+        return NotInstalled(f"{env_id} cannot be made: {library}")
     lines = " && ".join(NEEDS[family].pip_lines)
     return NotInstalled(f"{env_id} needs a package that is not installed ({error}). Run: {lines}")

@@ -138,7 +138,7 @@ def test_one_run_in_full(cli, runs):
     alert = Recap("kl_high", "train/opt/ppo/approx_kl", "KL is high.", "Lower policy_lr.", 128, 256, 1, 2, 1, 2)
     (runs / "full" / "alerts.json").write_text(json.dumps([asdict(alert)]))
     shown = cli("runs", "show", "full").out
-    for part in (REACHED, "480.2 [470.0, 490.0] ✓ (100 episodes, solved at 475)", "1,000 of 1,000", "gymlab train X"):
+    for part in (REACHED, "480.2 [470.0, 490.0] ✓ (100 episodes, threshold 475)", "1,000 of 1,000", "gymlab train X"):
         assert part in shown
     assert "from epoch=0001.ckpt" in shown
     assert "kl_high: KL is high. Lower policy_lr." in shown
@@ -234,3 +234,12 @@ def test_listing_needs_no_torch(runs):
 
     code = "import sys; from gymlab.cli.main import main; main(['runs']); main(['runs', 'show', 'broken']); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=runs.parent)
+
+
+def test_runs_in_full_have_their_experiment_and_whole_reason(cli, runs):
+    reason = "EnvironmentFailure: my_env.py:40, in step: KeyError: 'a name so long that no column of a table has room for it'\n    code"
+    make_run(runs, "long-reason", status="crashed", reason=reason)
+    shown = cli("runs", "long-reason", "--long").out
+    assert reason.splitlines()[0] in shown
+    assert "\n      code" in shown
+    assert "CartPole-v1:ppo" in shown

@@ -15,7 +15,7 @@ from gymlab.errors import GymlabError
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("0", [0]), ("0-4", [0, 1, 2, 3, 4]), ("0-2,7", [0, 1, 2, 7]), ("3, 1", [3, 1]), ("1,1-2", [1, 2])],
+    [("0", [0]), ("0-4", [0, 1, 2, 3, 4]), ("0-2,7", [0, 1, 2, 7]), ("3, 1", [3, 1])],
 )
 def test_parse_seeds(text, expected):
     assert parse_seeds(text) == expected
@@ -24,6 +24,12 @@ def test_parse_seeds(text, expected):
 @pytest.mark.parametrize("text", ["", "a", "4-2", "-1", "1,,2", "0..4"])
 def test_what_is_no_list_of_seeds(text):
     with pytest.raises(GymlabError, match="--seeds 0-4,7"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["0,0", "1,1-2", "0-3,2"])
+def test_a_seed_given_twice_is_refused(text):
+    with pytest.raises(GymlabError, match=r"names seed \d twice"):
         parse_seeds(text)
 
 
@@ -116,7 +122,7 @@ def test_a_seed_that_fails_is_reported_and_the_other_counts(cli, tmp_path, tiny)
     assert shown.code == 1
     assert "seed 1 failed" in shown.err
     assert "exists already" in shown.err
-    assert "over 1 seeds" in shown.out
+    assert "over 1 seed" in shown.out
     assert Run(tmp_path / "runs" / "taken-s0").status == "finished"
 
 

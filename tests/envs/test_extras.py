@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gymlab.envs.extras import NEEDS, missing_extra, needs_of
+from gymlab.envs.extras import NEEDS, missing_extra, missing_library, needs_of
 from gymlab.errors import EnvironmentFailure, NotInstalled
 
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -50,3 +50,20 @@ def test_the_error_is_the_pip_line():
     assert isinstance(error, NotInstalled)
     assert isinstance(error, EnvironmentFailure)
     assert str(error).endswith("Run: pip install 'gymlab[objects]' && pip install --no-deps ocatari")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("libGL.so.1: cannot open shared object file: No such file or directory", "apt-get install libgl1"),
+        ("libOSMesa.so.8: cannot open shared object file", "apt-get install libosmesa6"),
+        ("libSDL2-2.0.so.0: cannot open shared object file", "apt-get install libsdl2-2.0-0"),
+        ("libgthread-2.0.so.0: cannot open shared object file", "apt-get install libglib2.0-0"),
+        ("libstrange.so.3: cannot open shared object file", "apt-file search libstrange.so.3"),
+    ],
+)
+def test_a_library_of_the_system_is_named_by_its_debian_package(text, words):
+    error = missing_extra("atari", "ALE/Pong-v5", ImportError(text))
+    assert words in str(error)
+    assert "pip install" not in str(error)
+    assert missing_library(ImportError("No module named 'cv2'")) == ""

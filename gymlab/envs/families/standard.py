@@ -14,7 +14,7 @@ import gymnasium as gym
 
 from gymlab.envs.car_racing import QuickCarRacing
 from gymlab.envs.crash import raised_by_author
-from gymlab.envs.extras import missing_extra, needs_of
+from gymlab.envs.extras import missing_extra, missing_library, needs_of
 from gymlab.envs.families import Family, register_family
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.errors import ConfigError, EnvironmentFailure, NotInstalled, UnknownEnvironment, Unregistered, did_you_mean
@@ -68,7 +68,8 @@ class StandardFamily(Family):
                 env = gym.make(spec, max_episode_steps=-1, disable_env_checker=True, **rendering, **env_kwargs)
             return QuickCarRacing(env) if env_id == "CarRacing-v3" else env
         except (gym.error.DependencyNotInstalled, ImportError) as error:
-            if not isinstance(error, ModuleNotFoundError) and raised_by_author(error):
+            known = isinstance(error, ModuleNotFoundError) or missing_library(error)
+            if not known and raised_by_author(error):
                 raise
             raise missing_package(env_id, error) from error
         except TypeError as error:
@@ -99,6 +100,9 @@ class StandardFamily(Family):
 def missing_package(env_id: str, error: Exception) -> EnvironmentFailure:
     """The error whose message is the pip line to run, where one is known."""
     needs = needs_of(env_id)
+    library = missing_library(error)
+    if library:
+        return NotInstalled(f"{env_id} cannot be made: {library}")
     if needs is None:
         return NotInstalled(f"{env_id} needs a package that is not installed: {error}")
     return missing_extra(needs.name, env_id, error)

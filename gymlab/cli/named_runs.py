@@ -1,4 +1,4 @@
-"""The whole command where a run needs modules that the user has not given: they are named, and never imported by themselves."""
+"""Runs that a command line names: whether they are there, and the whole command where one needs a module that was not given."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from gymlab.errors import GymlabError
 
 MODULE = re.compile(r"[A-Za-z_][\w./-]*")
 """A plugin as people write it: a dotted name, or a file; a run may be somebody else's and write anything."""
+
+
+def look_up(references: Sequence[str], runs_dir: str | None) -> None:
+    """Raise for a run that is not there: before a command imports what takes seconds."""
+    from gymlab.engine.run import find_run, runs_directory
+
+    for reference in references:
+        find_run(reference, runs_directory(runs_dir))
 
 
 def advice(arguments: argparse.Namespace, command: Sequence[str]) -> str:

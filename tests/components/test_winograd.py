@@ -17,16 +17,20 @@ from gymlab.components.winograd import Convolution3x3, convolve, weight_gradient
 pytestmark = pytest.mark.skipif(kernels("winograd") is None, reason="no C compiler, or a processor of another kind")
 
 
-@pytest.fixture(scope="module", params=[8, 16])
-def functions(request, tmp_path_factory):
-    """The kernel with registers of so many numbers; wider ones than there are, a compiler puts together."""
-    registers = REGISTERS[torch.backends.cpu.get_cpu_capability()]
-    library = tmp_path_factory.mktemp("kernels") / "winograd.so"
+def compiled(directory: Path, level: str, lanes: int) -> ctypes.CDLL:
+    """The kernel for such instructions with registers of so many numbers; wider ones than there are, a compiler puts together."""
+    library = directory / f"winograd-{level}-{lanes}.so"
     source = Path(winograd.__file__).with_suffix(".c")
-    compile_library([*find_compiler(), *FLAGS, *registers, f"-DLANES={request.param}"], source, library)
+    compile_library([*find_compiler(), *FLAGS, *REGISTERS[level], f"-DLANES={lanes}"], source, library)
     made = ctypes.CDLL(str(library))
     made.room.restype = ctypes.c_long
     return made
+
+
+@pytest.fixture(scope="module", params=[8, 16])
+def functions(request, tmp_path_factory):
+    """The kernel for the best instructions that there are."""
+    return compiled(tmp_path_factory.mktemp("kernels"), torch.backends.cpu.get_cpu_capability(), request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +136,19 @@ def test_gradients_of_a_large_batch_keep_five_digits() -> None:
     exact = torch.nn.grad.conv2d_weight(x.double(), (32, 32, 3, 3), gradient.double(), padding=1)
     error = (weight_gradient(x, gradient) - exact).square().mean().sqrt()
     assert error < 2.5e-6 * exact.square().mean().sqrt()
+
+
+def test_all_instructions_give_the_same_bits(functions, tmp_path, threads, monkeypatch) -> None:
+    """Where the processor has AVX-512, its kernel and the one of other processors; else registers of two widths."""
+    threads(1)
+    torch.manual_seed(0)
+    x, gradient, weight = torch.randn(7, 32, 32, 32), torch.randn(7, 64, 32, 32), torch.randn(64, 32, 3, 3)
+    ours = convolve(x, weight), weight_gradient(x, gradient)
+    monkeypatch.setattr(winograd, "_functions", lambda: others)
+    for lanes in (8, 16):
+        others = compiled(tmp_path, "AVX2", lanes)
+        assert torch.equal(convolve(x, weight), ours[0])
+        assert torch.equal(weight_gradient(x, gradient), ours[1])
 
 
 @pytest.mark.parametrize("pictures", [6, 7])

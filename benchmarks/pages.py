@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from gymlab.config import describe_fields
+from gymlab.config.budgets import BY_ALGORITHM, DEFAULTS, REPLAY
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.envs.wrappers import EnvWrapperRegistry
@@ -79,6 +80,14 @@ def write_reference() -> None:
         lines += ["", f"## {name}", "", *rows(schema, without=set(Config.model_fields))]
     lines += [
         "",
+        "## Default budgets",
+        "",
+        "An experiment that names no end (`max_env_steps`, `max_epochs`, phases that all have a duration) gets a budget, which the run says "
+        "first; `max_env_steps: null` leaves it without one. A run of which nothing is said about evaluation is evaluated ten times on the way; "
+        "`eval_freq_epochs: null` or 0 turns that off.",
+        "",
+        *budget_rows(),
+        "",
         "## Wrappers",
         "",
         "For `env_wrappers`, in order: `{id: FrameSkipWrapper, skip: 4}`. A class of your own is registered by "
@@ -87,6 +96,19 @@ def write_reference() -> None:
         *wrapper_rows(),
     ]
     (ROOT / "docs" / "reference.md").write_text("\n".join(lines) + "\n")
+
+
+def budget_rows() -> list[str]:
+    """The default budgets by kind of environment and algorithm."""
+    replay = ", ".join(f"`{name}`" for name in REPLAY)
+    found = [
+        f"| environments | `ppo`, `reinforce`, algorithms of your own | {replay} | episodes of an evaluation |",
+        "|---|---|---|---|",
+    ]
+    for kind, default in DEFAULTS.items():
+        found.append(f"| {kind} | {default.on_policy:,} | {default.replay:,} | {default.episodes} |")
+    same = ", ".join(f"`{name}` {steps:,}" for name, steps in BY_ALGORITHM.items())
+    return [*found, "", f"On all environments: {same}."]
 
 
 def wrapper_rows() -> list[str]:

@@ -6,7 +6,7 @@ steps V takes on it, are ours: the authors collect 10,000 episodes of 1,000 fram
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -23,6 +23,8 @@ REPLAY, PICTURES, SEQUENCES = "replay", "pictures", "sequences"
 
 class WorldModelsConfig(Config):
     """What a World Models experiment may set. Defaults are the authors' for CarRacing where nothing else is said."""
+
+    bounds: ClassVar[tuple[str, ...]] = (*Config.bounds, "generations")
 
     # V
     latent_size: Whole = 32

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
+from gymlab.config.budgets import Filled, fill_in_budget, fill_in_evaluation, fill_in_retro, fit_budget
 from gymlab.config.environment_ids import family_defaults
 from gymlab.config.field_types import annotation_of, default_of, fit
 from gymlab.config.schedules import Schedule
-from gymlab.config.schema import Config
+from gymlab.config.schema import Config, Phase
 from gymlab.config.validation import located
 from gymlab.config.yaml_reader import Located
 from gymlab.errors import ConfigError
@@ -23,8 +24,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def derive(tree: Located, schema: type[BaseModel], place: str, notices: list[str], *, fit_batch: bool) -> None:
-    """Fill in and resolve, in place. What has the wrong type is left for validation to name."""
+def derive(
+    tree: Located,
+    schema: type[BaseModel],
+    place: str,
+    notices: list[str],
+    phases: Sequence[Phase] = (),
+    *,
+    fit_batch: bool,
+) -> Filled:
+    """Fill in and resolve, in place; what was filled in. What has the wrong type is left for validation to name."""
     for key, value in family_defaults(str(tree.get("env_id", "")), tree.get("obs_type")).items():
         architecture = ("policy", "hidden_dims", "policy_kwargs") if key == "model_id" else ()
         if key in schema.model_fields and key not in tree and not any(tree.get(name) for name in architecture):
@@ -33,22 +42,19 @@ def derive(tree: Located, schema: type[BaseModel], place: str, notices: list[str
         tree["n_envs"] = cores()
     for key in tree:
         tree[key] = fit(tree[key], annotation_of(schema, key))
-    _round_budget(tree)
+    given = fill_in_budget(tree, schema, phases)
+    asked, too_many = fit_budget(tree)
     if "batch_size" in schema.model_fields and "n_steps" in schema.model_fields:
-        _resolve_batch(tree, schema, place, notices, fit_batch=fit_batch)
+        _resolve_batch(tree, schema, place, notices, fit_batch=fit_batch or too_many is not None)
+    evaluates = fill_in_evaluation(tree, phases, _epochs(tree, schema))
     _resolve_warmup(tree, schema, place)
+    return Filled(given, asked, too_many, evaluates, fill_in_retro(tree))
 
 
 def _integer(tree: Mapping[str, Any], key: str, schema: type[BaseModel]) -> int | None:
     """A positive whole number from the tree or the schema's default, or None."""
     value = tree[key] if key in tree else default_of(schema, key) if key in schema.model_fields else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _round_budget(tree: Located) -> None:
-    budget, n_envs = tree.get("max_env_steps"), tree.get("n_envs")
-    if isinstance(budget, int) and isinstance(n_envs, int) and not isinstance(budget, bool) and min(budget, n_envs) > 0:
-        tree["max_env_steps"] = max(n_envs, (2 * budget + n_envs) // (2 * n_envs) * n_envs)
 
 
 def _resolve_batch(tree: Located, schema: type[BaseModel], place: str, notices: list[str], *, fit_batch: bool) -> None:

@@ -22,6 +22,23 @@ _FAMILIES = {
     "CrafterNoReward-": "crafter",
     "brax/": "brax",
 }
+_KINDS = {
+    "atari": "Atari",
+    "vizdoom": "VizDoom",
+    "retro": "Retro",
+    "bandit": "bandits",
+    "dmc": "the DeepMind Control Suite",
+    "minigrid": "MiniGrid",
+    "crafter": "Crafter",
+    "brax": "Brax",
+}
+_KINDS_OF_GYMNASIUM = {
+    "classic_control": "classic control",
+    "toy_text": "toy text",
+    "box2d": "Box2D",
+    "mujoco": "MuJoCo",
+}
+OTHER_KIND = "other environments"
 _VERSION = re.compile(r"(?P<name>.+)-v(?P<version>\d+)")
 _PIXELS: dict[str, Any] = {
     "obs_type": "rgb",
@@ -42,6 +59,18 @@ def family_of(env_id: str) -> str:
         if env_id.startswith(prefix):
             return family
     return "gymnasium"
+
+
+def kind_of(env_id: str) -> str:
+    """The kind of environment in people's words: a family of ours, a package of Gymnasium, or another."""
+    family = family_of(env_id)
+    if family in _KINDS:
+        return _KINDS[family]
+    from gymnasium import registry
+
+    spec = registry.get(env_id)
+    package, _, rest = str(spec.entry_point if spec else "").partition("gymnasium.envs.")
+    return OTHER_KIND if package else _KINDS_OF_GYMNASIUM.get(rest.partition(".")[0].partition(":")[0], OTHER_KIND)
 
 
 def family_defaults(env_id: str, obs_type: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
 from gymlab.config.names import algorithm_name, known_names
 from gymlab.config.phases import parse_phases
-from gymlab.config.schema import Config
+from gymlab.config.schema import Config, Phase
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import located, validate
 from gymlab.config.wording import hint
@@ -76,8 +76,10 @@ def load(
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
     tree = translate(tree, schema, section.place)
     _check_fields(tree, schema, section.place, notices, schema_of, algorithms)
-    derive(tree, schema, section.place, notices, fit_batch=debugger)
+    phases = _parse_curriculum(tree, section.place)
+    filled = derive(tree, schema, section.place, notices, phases, fit_batch=debugger)
     config = _validated(tree, schema, section.place)
+    notices[:0] = filled.notices(config)
     sources = [section.path, *(choice.path(library.roots) for choice in choices)]
     return Loaded(config, tuple(dict.fromkeys(notices)), tuple(str(path) for path in sources if path is not None))
 
@@ -95,13 +97,19 @@ def _start(
     return _find(experiment or DEFAULT_EXPERIMENT, algo, library, algorithms)
 
 
-def _validated(tree: Located, schema: type[Config], place: str) -> Config:
-    """A resolved tree as a config: phases parsed, targets, types and schedules checked."""
+def _parse_curriculum(tree: Located, place: str) -> tuple[Phase, ...]:
+    """The phases that an experiment names, written out in the tree."""
     training = tree.get("training")
-    if isinstance(training, Mapping) and training.get("phases"):
-        phases = parse_phases(training["phases"], f"{place}, training.phases")
-        plain = [phase.model_dump(mode="json", by_alias=True) for phase in phases]
-        tree.put("training", {**training, "phases": plain}, tree.where.get("training"))
+    if not isinstance(training, Mapping) or not training.get("phases"):
+        return ()
+    phases = parse_phases(training["phases"], f"{place}, training.phases")
+    plain = [phase.model_dump(mode="json", by_alias=True) for phase in phases]
+    tree.put("training", {**training, "phases": plain}, tree.where.get("training"))
+    return phases
+
+
+def _validated(tree: Located, schema: type[Config], place: str) -> Config:
+    """A resolved tree as a config: targets, types and schedules checked."""
     check_targets(tree, place)
     config = validate(schema, tree, place)
     check_schedules(config, tree, place)

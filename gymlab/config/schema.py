@@ -151,6 +151,8 @@ class Config(Frozen):
 
     retired: ClassVar[Mapping[str, str]] = {}
     """Fields that this algorithm had in an earlier release, and why it has them no longer; stored runs may still carry them."""
+    bounds: ClassVar[tuple[str, ...]] = ("max_epochs",)
+    """Fields that end a run where they are set: it needs no default budget then."""
 
     # What is trained on what
     env_id: str
@@ -206,7 +208,8 @@ class Config(Frozen):
 
     # Budget
     max_env_steps: Annotated[int, Field(ge=1)] | None = None
-    """Environment steps of the whole run, over all environments; rounded to a multiple of `n_envs`."""
+    """Environment steps of the whole run, over all environments: as many whole steps of all `n_envs` as fit, never more. In a file,
+    left out: [a default](#default-budgets); null: the run goes on until something else ends it."""
     max_epochs: Annotated[int, Field(ge=1)] | None = None
     """Epochs of the whole run."""
     epoch_env_steps: Annotated[int, Field(ge=1)] | None = None
@@ -214,7 +217,7 @@ class Config(Frozen):
 
     # Evaluation
     eval_freq_epochs: Annotated[int, Field(ge=1)] | None = None
-    """Epochs between evaluations; none or 0: no evaluation."""
+    """Epochs between evaluations; none or 0: no evaluation. In a file, left out: ten over the run."""
     eval_warmup_epochs: Annotated[int, Field(ge=0)] = 0
     """Epochs without evaluation at the start; in a file, a value between 0 and 1 is a fraction of all epochs."""
     eval_episodes: Annotated[int, Field(ge=1)] = 100
@@ -224,13 +227,15 @@ class Config(Frozen):
     eval_recording_freq_epochs: Annotated[int, Field(ge=1)] | None = None
     """Epochs between recorded videos; none: the final evaluation only."""
     eval_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
-    """Steps after which an evaluation episode is cut."""
+    """Steps after which an evaluation episode is cut; in a file of a Retro game, left out: 1,000."""
     eval_time_limit: Annotated[float, Field(gt=0)] = 600.0
     """Seconds an evaluation may take; episodes finished by then count."""
     video: bool = True
     """Record a video of the final agent."""
     video_max_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Longest video that is recorded."""
+    video_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """Steps after which the recorded episode is cut; none: as in evaluation."""
     keep_episodes: Annotated[int, Field(ge=0, le=100)] = 0
     """So many of the best episodes and of the last ones, of training and of evaluation each, are kept in episodes/ to be watched again; 0: none."""
     reward_threshold: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,24 @@ class PhaseScheduler:
     what was collected is also learned from; a duration in updates ends the phase at once. A skipped update counts as nothing.
     """
 
-    def __init__(self, phases: Sequence[Phase], budget: int | None = None, processes: int = 1) -> None:
+    def __init__(
+        self,
+        phases: Sequence[Phase],
+        budget: int | None = None,
+        processes: int = 1,
+        *,
+        smallest: int = 1,
+        stepless: Collection[str] = (),
+    ) -> None:
         if not phases:
             raise ConfigError("The curriculum has no phases. Add at least one under training.phases.")
         self.phases = tuple(phases)
         self.budget = budget
         self.processes = processes
+        self.smallest = smallest
+        """Env steps of one vector step of all processes: nothing is collected where the budget leaves fewer."""
+        self.stepless = stepless
+        """Hooks that gather without stepping an environment, and that no budget holds back."""
         self.env_steps = 0
         self.phase_index = 0
         self.cycle_ended = False
@@ -77,7 +89,9 @@ class PhaseScheduler:
     @property
     def finished(self) -> bool:
         """Whether all phases, or the budget, are used up."""
-        return self.phase_index >= len(self.phases) or (self._at_cycle_start and self._budget_spent)
+        if self.phase_index >= len(self.phases):
+            return True
+        return self._at_cycle_start and self._budget_spent and any(map(self._steps, self.phase.hooks))
 
     @property
     def _at_cycle_start(self) -> bool:
@@ -85,12 +99,11 @@ class PhaseScheduler:
 
     @property
     def _budget_spent(self) -> bool:
-        return (
-            self.budget is not None
-            and self.env_steps >= self.budget
-            and self.phase.type == "online"
-            and any(collects(hook.name) for hook in self.phase.hooks)
-        )
+        return self.budget is not None and self.budget - self.env_steps < self.smallest
+
+    def _steps(self, hook: HookSpec) -> bool:
+        """Whether a hook steps environments."""
+        return collects(hook.name) and hook.name not in self.stepless
 
     def next_action(self) -> Action | None:
         """The hook to call next; None when the curriculum is over."""
@@ -102,6 +115,8 @@ class PhaseScheduler:
         return None
 
     def _is_due(self, spec: HookSpec) -> bool:
+        if self._budget_spent and self._steps(spec):
+            return False
         if spec.ratio is not None:
             return self._accumulators.get(spec.name, 0.0) >= 1.0
         return self._calls_of_hook < spec.times
@@ -168,8 +183,10 @@ class PhaseScheduler:
 
     def _phase_over(self) -> bool:
         phase = self.phase
+        # Steps that are fewer than one vector step, and that the budget does not leave, end no run before its next phase.
+        unreachable = self.smallest - 1 if self._budget_spent else 0
         limits = (
-            (phase.duration_steps, self.steps_done),
+            (phase.duration_steps, self.steps_done + unreachable),
             (phase.duration_updates, self.updates_done),
             (phase.duration_cycles, self.cycles_done),
         )

@@ -34,6 +34,7 @@ MAY_CHANGE = (
     "eval_time_limit",
     "video",
     "video_max_seconds",
+    "video_max_episode_steps",
     "keep_episodes",
     "reward_threshold",
     "early_stop_on_eval_threshold",

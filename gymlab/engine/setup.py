@@ -103,7 +103,7 @@ def evaluation_environment(
 ) -> VectorEnv:
     """A vector environment to evaluate on: wide where a step costs the same for many, else as many as in training."""
     take_secrets(config)
-    capped = episode_capped(config)
+    capped = episode_capped(config, video=render_mode is not None)
     apart = family_of(config.env_id).one_a_process
     if apart:
         # Whatever this process already holds, one more environment has a process to itself.
@@ -118,9 +118,10 @@ def evaluation_environment(
     return make_vector(capped, count, seeds, purpose=purpose, backend=backend, restarts=restarts, pace=pace)
 
 
-def episode_capped(config: Config) -> Config:
+def episode_capped(config: Config, *, video: bool = False) -> Config:
     """The config with the time limit that episodes have outside of training."""
-    caps = [cap for cap in (config.max_episode_steps, config.eval_max_episode_steps) if cap is not None]
+    own = config.video_max_episode_steps if video else None
+    caps = [cap for cap in (config.max_episode_steps, own or config.eval_max_episode_steps) if cap is not None]
     return config.model_copy(update={"max_episode_steps": min(caps)}) if caps else config
 
 
@@ -213,6 +214,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
     take_secrets(config, training=True)
     fabric = make_fabric(config)
+    smallest = _smallest_collection(config, fabric.world_size)
     seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
     counters, stop_signal = Counters(), StopSignal()
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested, env_id=config.env_id)
@@ -231,7 +233,13 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     )
     keep_freed_memory()
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)
-    scheduler = PhaseScheduler(phases, config.max_env_steps, fabric.world_size)
+    scheduler = PhaseScheduler(
+        phases,
+        config.max_env_steps,
+        fabric.world_size,
+        smallest=smallest,
+        stepless=workflow.stepless_hooks,
+    )
     buffers = _bind_buffers(workflow)
     _check_hooks(workflow, scheduler, buffers)
     return Session(
@@ -247,6 +255,18 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         restarts,
         stop_signal,
     )
+
+
+def _smallest_collection(config: Config, processes: int) -> int:
+    """Env steps of one vector step of all processes; a budget of fewer could only be exceeded."""
+    smallest = config.n_envs * processes
+    if config.max_env_steps is not None and config.max_env_steps < smallest:
+        each = f" in each of {processes} processes" if processes > 1 else ""
+        raise ConfigError(
+            f"max_env_steps: {config.max_env_steps:,} env steps are fewer than one step of {config.n_envs:,} environments{each}. "
+            f"Set n_envs: {max(1, config.max_env_steps // processes):,}, or a budget of {smallest:,} at least."
+        )
+    return smallest
 
 
 def _bind_buffers(workflow: Workflow) -> dict[str, Any]:

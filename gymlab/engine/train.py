@@ -187,11 +187,11 @@ def _run_loop(
 ) -> Orchestrator:
     """Train to the end, from a checkpoint if there is one; what ends it early is written down where people look."""
     config = session.config
+    for notice in notices:
+        monitor.notice(notice)
     monitor.show(_plan(session))
     if session.environment.notice:
         monitor.show(session.environment.notice)
-    for notice in notices:
-        monitor.notice(notice)
     checkpoints = CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints)
     callbacks = _callbacks(run, session, threshold, monitor.styles)
     loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints)

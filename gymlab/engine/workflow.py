@@ -292,6 +292,8 @@ class Workflow(ABC):
     """Curriculum of an experiment that names none."""
     one_process: ClassVar[bool] = False
     """Whether it trains in one process only."""
+    stepless_hooks: ClassVar[tuple[str, ...]] = ()
+    """Hooks named collect... that step no environment; a budget that is spent does not hold them back."""
 
     def __init__(self, context: WorkflowContext) -> None:
         self.context = context

@@ -93,12 +93,6 @@ class BraxPPOConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> BraxPPOConfig:
-        pieces = self.batch_size * self.num_minibatches
-        if pieces % self.n_envs:
-            raise ValueError(
-                f"batch_size {self.batch_size} x num_minibatches {self.num_minibatches} = {pieces} pieces cannot be shared "
-                f"out evenly to n_envs {self.n_envs}: make it a multiple"
-            )
         if self.max_env_steps is not None:
             whole = self.max_env_steps // self.training_step * self.training_step
             if whole == 0:
@@ -108,6 +102,12 @@ class BraxPPOConfig(Config):
                 )
             # A program takes whole training steps, and a budget is never exceeded.
             object.__setattr__(self, "max_env_steps", whole)
+        pieces = self.batch_size * self.num_minibatches
+        if pieces % self.n_envs:
+            raise ValueError(
+                f"batch_size {self.batch_size} x num_minibatches {self.num_minibatches} = {pieces} pieces cannot be shared "
+                f"out evenly to n_envs {self.n_envs}: make it a multiple"
+            )
         return self
 
     @property

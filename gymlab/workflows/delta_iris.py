@@ -277,6 +277,9 @@ class DeltaIRIS(ShowsDreams, Workflow):
     ) -> UpdateResult:
         """The one way in which a component learns: losses of its batches, gradients added up, clipped, one step."""
         module, optimizer, parts = self.modules[name], self.optimizers[name], self.config.accumulate
+        if not (batch.mask[:, :-1] & batch.mask[:, 1:]).any():
+            # Episodes of a single frame, as after the first vector step of all: there is no step to learn from yet.
+            return UpdateResult(updates=0)
         module.train()
         optimizer.zero_grad(set_to_none=True)
         metrics: dict[str, Any] = {}

@@ -80,6 +80,7 @@ class WorldModels(ShowsDreams, Workflow):
 
     Config: ClassVar[type[Config]] = WorldModelsConfig
     one_process: ClassVar[bool] = True
+    stepless_hooks: ClassVar[tuple[str, ...]] = ("collect_codes",)
     config: WorldModelsConfig
     hyperparameters: Any
 

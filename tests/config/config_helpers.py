@@ -94,5 +94,10 @@ def schema_of(name: str) -> type[Config]:
     return SCHEMAS[name]
 
 
+def of_what_is_written(loaded: Loaded) -> tuple[str, ...]:
+    """Notices about what a file says, without those about what it leaves open."""
+    return tuple(notice for notice in loaded.notices if not notice.startswith(("No budget given", "Evaluation: ")))
+
+
 def load_experiment(experiment: str | None, *overrides: str, **options: Any) -> Loaded:
     return load(experiment, overrides, schema_of=schema_of, algorithms=ALGORITHMS, **options)

@@ -1,7 +1,7 @@
 """Values that follow from others."""
 
 import pytest
-from config_helpers import SmallPPO, load_experiment
+from config_helpers import SmallPPO, load_experiment, of_what_is_written
 
 from gymlab.config import budget_of
 from gymlab.config.derive import cores, divisors_of
@@ -35,7 +35,7 @@ def test_a_batch_that_does_not_divide_names_the_nearest_that_do(load_variant):
 def test_a_default_batch_is_made_to_fit_with_a_notice():
     loaded = load_experiment("MountainCarContinuous-v0", "n_envs=1", "n_steps=100", algo="ppo")
     assert loaded.config.batch_size == 50
-    assert loaded.notices == ("batch_size is 50, so that it divides the rollout of 100.",)
+    assert of_what_is_written(loaded) == ("batch_size is 50, so that it divides the rollout of 100.",)
 
 
 def test_divisors():
@@ -52,10 +52,12 @@ def test_n_envs_auto_is_the_number_of_cores(load_variant):
 
 
 @pytest.mark.parametrize(
-    ("budget", "rounded"), [(1000, 1000), (1003, 1000), (1005, 1008), (1004, 1008), (3, 8), (1, 8)]
+    ("budget", "fitted", "n_envs"),
+    [(1000, 1000, 8), (1003, 1000, 8), (1007, 1000, 8), (8, 8, 8), (3, 3, 3), (1, 1, 1)],
 )
-def test_the_budget_is_rounded_to_a_multiple_of_n_envs(load_variant, budget, rounded):
-    assert load_variant(f"max_env_steps: {budget}").max_env_steps == rounded
+def test_the_budget_is_as_many_whole_steps_of_all_environments_as_it_holds(load_variant, budget, fitted, n_envs):
+    config = load_variant(f"max_env_steps: {budget}")
+    assert (config.max_env_steps, config.n_envs) == (fitted, n_envs)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_fraction_of_unknown_epochs_is_an_error(load_variant):
     with pytest.raises(
         ConfigError, match=r"eval_warmup_epochs 0.1 is a fraction of the epochs.*set max_env_steps or max_epochs"
     ):
-        load_variant("eval_warmup_epochs: 0.1")
+        load_variant("max_env_steps: null\neval_warmup_epochs: 0.1")
 
 
 def test_the_budget_of_a_run():

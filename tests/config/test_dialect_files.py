@@ -7,6 +7,7 @@
 from pathlib import Path
 
 import pytest
+from config_helpers import of_what_is_written
 
 import gymlab
 from gymlab.config import discover, dump
@@ -24,7 +25,7 @@ def loaded(generation, experiment, **options):
 @pytest.mark.parametrize("generation", ["first", "second", "third"])
 def test_one_experiment_in_three_generations_is_one_config(generation):
     resolved = loaded(generation, "CartPole-v1:ppo")
-    assert resolved.notices == ()
+    assert of_what_is_written(resolved) == ()
     config = resolved.config
     assert (config.env_id, config.algo_id, config.variant, config.project_id) == (
         "CartPole-v1",
@@ -132,7 +133,7 @@ EXPECTED = [
             "replay_is_clip": 10.0,
             "normalize_obs": "static",
             "normalize_reward": True,
-            "eval_freq_epochs": None,
+            "eval_freq_epochs": 39,
             "eval_recording_freq_epochs": 50,
             "env_kwargs": {},
         },
@@ -155,7 +156,7 @@ def test_a_users_legacy_file_is_stronger_than_what_ships():
 
 
 def test_what_no_longer_means_anything_is_told_in_one_line():
-    (notice,) = loaded("second", "Pong:objects").notices
+    (notice,) = of_what_is_written(loaded("second", "Pong:objects"))
     assert "ALE-Pong-v5.yaml:9" in notice
     assert "`eval_async` no longer means anything" in notice
     assert any("Taxi-v4 is used" in notice for notice in loaded("third", "Taxi-v3:qlearning").notices)

@@ -1,7 +1,7 @@
 """Every older or looser way of writing a field."""
 
 import pytest
-from config_helpers import load_experiment
+from config_helpers import load_experiment, of_what_is_written
 
 from gymlab.config.schema import Schedule
 from gymlab.errors import ConfigError
@@ -198,7 +198,10 @@ def test_schedules_wherever_a_number_is_taken(load_variant):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("policy_lr: lin_0.1", r"`policy_lr`: the schedule position 1 is a fraction of the budget"),
+        (
+            "policy_lr: lin_0.1\nmax_env_steps: null",
+            r"`policy_lr`: the schedule position 1 is a fraction of the budget",
+        ),
         ("policy_lr: {start: 1, from: 500, to: 100}", "schedule of policy_lr: the schedule ends at 100"),
         ("policy_lr: {start: 1, to: 1000, schedule: exponential}", "never reaches or crosses"),
         ("policy_lr: {end: 1}", "`start` is missing"),
@@ -219,8 +222,7 @@ def test_a_schedule_may_count_on_epochs_for_its_budget(load_variant):
 
 def test_fields_without_meaning_are_told(conf, write):
     write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nppo:\n  eval_async: true\n  seed_val: 3\n")
-    notices = load_experiment("CartPole-v1:ppo", config_dir=conf).notices
-    assert notices == (
+    assert of_what_is_written(load_experiment("CartPole-v1:ppo", config_dir=conf)) == (
         "CartPole-v1.yaml:3, variant ppo: `eval_async` no longer means anything: evaluation takes place between epochs.",
         "CartPole-v1.yaml:4, variant ppo: `seed_val` no longer means anything: "
         "every purpose has its own stream below `seed`.",

@@ -260,7 +260,7 @@ def test_a_users_variant_is_added_to_ours_and_one_of_the_same_name_replaces_it(c
     write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nppo: {seed: 99}\nppo_mine: {algo_id: ppo, seed: 98}\n")
     assert load_experiment("CartPole-v1:ppo_mine", config_dir=conf).config.seed == 98
     replaced = load_experiment("CartPole-v1:ppo", config_dir=conf).config
-    assert (replaced.seed, replaced.max_env_steps) == (99, None)
+    assert (replaced.seed, replaced.max_env_steps) == (99, 500_000)
     assert load_experiment("CartPole-v1:ppo_pixels", config_dir=conf).config.frame_stack == 4
 
 

@@ -113,9 +113,33 @@ def test_a_spent_budget_ends_what_steps_environments_and_not_what_only_learns():
     gather = phase("gather", type="offline", hooks=("collect_codes",), duration_cycles=1)
     learn = phase("learn", type="offline", hooks=("update_world_model",), duration_updates=2)
     scheduler = PhaseScheduler(
-        [phase("first", hooks=("collect",), duration_steps=10), gather, learn, phase("last")], budget=10
+        [phase("first", hooks=("collect",), duration_steps=10), gather, learn, phase("last")],
+        budget=10,
+        stepless=("collect_codes",),
     )
     assert walk(scheduler) == ["collect", "collect_codes", "update_world_model", "update_world_model"]
+
+
+def test_a_budget_that_is_no_multiple_of_a_vector_step_is_not_exceeded():
+    """Nor where rows of it were not real, and the rest is less than a step."""
+    assert walk(PhaseScheduler([phase()], budget=35, smallest=10)) == ["collect", "update_controller"] * 3
+    assert walk(PhaseScheduler([phase()], budget=35, smallest=12), steps=9) == ["collect", "update_controller"] * 3
+
+
+def test_a_spent_budget_ends_collecting_in_the_middle_of_a_cycle():
+    hooks = (HookSpec(name="collect", times=4), "update_controller")
+    for kind in ("online", "offline"):
+        scheduler = PhaseScheduler([phase(type=kind, hooks=hooks)], budget=25, smallest=10)
+        assert walk(scheduler) == ["collect", "collect", "update_controller"]
+
+
+def test_a_phase_that_the_budget_leaves_less_than_a_step_is_over():
+    last = phase("last", type="offline", hooks=("update_world_model",), duration_updates=2)
+    phases = [phase("first", hooks=("collect",), duration_steps=25), last]
+    scheduler = PhaseScheduler(phases, budget=25, smallest=10)
+    assert walk(scheduler) == ["collect", "collect", "update_world_model", "update_world_model"]
+    # Of a budget that ends long before, nothing follows.
+    assert walk(PhaseScheduler(phases, budget=12, smallest=10)) == ["collect"]
 
 
 def test_steps_count_only_in_collect():

@@ -44,6 +44,15 @@ def test_a_budget_is_whole_training_steps():
         fields(max_env_steps=639)
 
 
+def test_a_budget_below_a_training_step_is_refused_by_name(walk):
+    """Whatever the number of environments, and not by way of a smaller one that does not share out the pieces."""
+    with pytest.raises(ConfigError, match="max_env_steps 7 is less than one of Brax's training steps"):
+        resolve("brax/walk", algo="brax_ppo", **SETTINGS, max_env_steps=7)
+    awkward = resolve("brax/walk", algo="brax_ppo", **SETTINGS, max_env_steps=1000)
+    assert awkward.config.max_env_steps == TRAINING_STEP
+    assert awkward.notices[0].startswith("max_env_steps is 640: 1,000 is no multiple of what is stepped at once")
+
+
 def test_pieces_are_shared_out_evenly():
     with pytest.raises(ValueError, match="= 128 pieces cannot be shared out evenly to n_envs 48"):
         fields(n_envs=48)

@@ -10,6 +10,8 @@ from gymlab.errors import GymlabError
 
 IDENTITY = ("env_id", "algo_id", "variant", "project_id", "description", "spec")
 """Settings that say what is trained rather than how."""
+WORTH_TELLING = 0.95
+"""A share of the time that is no gain any more."""
 USAGE = "gymlab describe [EXPERIMENT] [key=value ...] [options]"
 EXAMPLES = """  gymlab describe CartPole-v1:ppo
   gymlab describe CartPole-v1:ppo n_envs=64 batch_size=0.25
@@ -93,6 +95,7 @@ def _show(described: dict[str, Any]) -> None:
         head.add_row(name.replace("_", " "), Text(_text(value)))
     head.add_row("budget", _budget_text(described["budget"]))
     head.add_row("evaluation", described["evaluation"]["plan"])
+    head.add_row("precision", _precision_text(described["precision"]))
     parts = ", ".join(f"{name} {size(count)}" for name, count in memory.items() if name != "total")
     head.add_row("memory", f"{size(memory['total'])} ({parts}); the process {size(described['process_bytes'])}")
     for phase in described["phases"]:
@@ -136,6 +139,20 @@ def _budget_text(budget: dict[str, Any]) -> str:
         if budget[unit] is not None:
             text += f", {budget[unit]:,} {unit}"
     return text
+
+
+def _precision_text(precision: dict[str, Any]) -> str:
+    """The number format, and what the other one does to a matrix product where the processor has it."""
+    from gymlab.cli.preview import MATMUL_SIZE as size
+
+    share = precision["bf16_matmul_share"]
+    if share is None:
+        return str(precision["format"])
+    gain = f"takes {share:g} of the time" if share < WORTH_TELLING else "gains nothing"
+    return (
+        f"{precision['format']}; this processor multiplies in bfloat16: with precision=bf16-mixed a product of {size} x {size} {gain} "
+        "(measured now; small networks gain less)"
+    )
 
 
 def _phase_text(phase: dict[str, Any]) -> str:

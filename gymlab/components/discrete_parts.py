@@ -56,6 +56,7 @@ class MixedVector(nn.Module):
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """[N, V] of the decoder and of the observation -> [N], summed over all parts."""
+        outputs = outputs.float()
         numbers = outputs[:, self.numbers] - symlog(target[:, self.numbers])
         total = numbers.square().sum(-1)
         for index in self._choices():

@@ -162,7 +162,7 @@ class Decoder(nn.Module):
             key: decoder.loss(state.deter, state.stoch, observations[key]) for key, decoder in self._image_decoders()
         }
         if self.vector is not None:
-            predicted, target = self.vector(state.features), observations[VECTOR]
+            predicted, target = self.vector(state.features).float(), observations[VECTOR]
             if self.mixed is not None:
                 losses[VECTOR] = self.mixed.loss(predicted, target)
             elif self.normed:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gymlab.components.block_rssm import BlockStep, ObservedSequence, Weights
+from gymlab.components.full_precision import full_precision
 from gymlab.components.keras_layers import keras_gru, keras_start
 from gymlab.components.latents import CategoricalLatent, Latent
 from gymlab.components.normed_layers import NORM_EPS, NormedLayer, NormSiLU, init_truncated_normal, normed_linear
@@ -113,10 +114,11 @@ class BlockGRU(Cell):
         mixed = torch.baddbmm(self.mix_bias, shared.expand(self.blocks, -1, -1), self.mix_inputs)
         mixed = torch.baddbmm(mixed, spread, self.mix_deter)
         gates = torch.baddbmm(self.gates_bias - self.slowness, self.mix_norm(mixed), self.gates)  # [G, B, 3 D / G]
-        reset, candidate, update = gates.chunk(3, -1)
+        # The memory is kept in float32: in halves it would forget by rounding.
+        reset, candidate, update = gates.to(spread.dtype).chunk(3, -1)
         candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update)
         # The result lies in memory as its first argument does: row by row, so that the view below is free.
-        moved = torch.lerp(spread, candidate.to(spread.dtype), update.to(spread.dtype))
+        moved = torch.lerp(spread, candidate, update)
         return moved.transpose(0, 1).flatten(1)
 
 
@@ -146,6 +148,7 @@ class KerasGRU(LayerBefore):
         super().__init__(deter, stoch, action, hidden)
         self.gru = keras_gru(hidden, deter)
 
+    @full_precision
     def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
         """h' = (1 - u) c + u h, with c = tanh(x C + r (h D)): the gate u keeps the memory, and 0.5 of it at the start."""
         moved: Tensor = self.gru(functional.elu(self.from_stoch(stoch) + inputs), deter)
@@ -166,7 +169,7 @@ class NormedGRU(LayerBefore):
     def forward(self, deter: Tensor, stoch: Tensor, inputs: Tensor) -> Tensor:
         """h' = u c + (1 - u) h, with c = tanh(r c~)."""
         x = functional.elu(self.from_stoch(stoch) + inputs)
-        reset, candidate, update = self.norm(self.gates(torch.cat([deter, x], -1))).chunk(3, -1)
+        reset, candidate, update = self.norm(self.gates(torch.cat([deter, x], -1))).to(deter.dtype).chunk(3, -1)
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)
         return torch.lerp(deter, candidate, torch.sigmoid(update + self.update_bias))
 
@@ -198,7 +201,7 @@ class RSSM(nn.Module):
         self, embedding: Tensor, previous_action: Tensor, is_first: Tensor, state: State, noise: Tensor | None
     ) -> tuple[State, Tensor]:
         """Posterior states [T, B, ...] and their parameters [T, B, P] along a sequence that begins after `state`."""
-        keep = (~is_first).to(embedding.dtype).unsqueeze(-1)  # [T, B, 1]
+        keep = (~is_first).to(state.deter.dtype).unsqueeze(-1)  # [T, B, 1]
         inputs = self.cell.inputs(previous_action * keep)
         observed = functional.linear(embedding, self.posterior_embedding, self.posterior_bias)
         if (weights := self._written_out()) is not None:
@@ -218,7 +221,7 @@ class RSSM(nn.Module):
                 deter, stoch = deter * keeps[t], stoch * keeps[t]
             deter = self.cell(deter, stoch, input_steps[t])
             belief = torch.addmm(observed_steps[t], deter, self.posterior_deter)
-            posterior = self.posterior_out(self.posterior_norm(belief))
+            posterior = self.posterior_out(self.posterior_norm(belief)).to(deter.dtype)
             stoch = self.latent.sample(posterior, noises[t])
             deters.append(deter)
             stochs.append(stoch)
@@ -254,7 +257,7 @@ class RSSM(nn.Module):
 
     def prior(self, deter: Tensor) -> Tensor:
         """Parameters of the latent that the memory alone expects."""
-        parameters: Tensor = self.prior_net(deter)
+        parameters: Tensor = self.prior_net(deter).to(deter.dtype)
         return parameters
 
     def dream(self, state: State, action: Tensor, noise: Tensor | None) -> State:

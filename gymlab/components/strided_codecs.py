@@ -76,7 +76,7 @@ class StridedImageDecoder(nn.Module):
 
     def loss(self, deter: Tensor, stoch: Tensor, images: Tensor) -> Tensor:
         """Half the squared error summed over pixels, the Normal's negative log-likelihood but for a constant: [B]."""
-        return (self(deter, stoch) - centred(images)).square().sum(dim=(1, 2, 3)) / 2
+        return (self(deter, stoch).float() - centred(images)).square().sum(dim=(1, 2, 3)) / 2
 
     @staticmethod
     def pixels(mean: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.components.full_precision import full_precision
+
 BINS = 255
 """Bins of a scalar; odd, so that the one in the middle is 0."""
 REACH = 20.0
@@ -88,6 +90,7 @@ class TwoHot(nn.Module):
         self.size = count
         self.register_buffer("bins", torch.cat([-half[1:].flip(0), half]).float(), persistent=False)
 
+    @full_precision
     def mean(self, logits: Tensor) -> Tensor:
         """[..., bins] -> [...] the expected number.
 
@@ -115,6 +118,7 @@ class TwoHot(nn.Module):
         weights.scatter_(-1, below.unsqueeze(-1), (1 - share).unsqueeze(-1))
         return weights.scatter_(-1, above.unsqueeze(-1), share.unsqueeze(-1))
 
+    @full_precision
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         """[..., bins], [...] -> [...] cross-entropy."""
         assert logits.shape[:-1] == target.shape, (logits.shape, target.shape)
@@ -123,12 +127,14 @@ class TwoHot(nn.Module):
         low, high = (log_p.gather(-1, place.unsqueeze(-1)).squeeze(-1) for place in (below, above))
         return -torch.lerp(low, high, share)
 
+    @full_precision
     def behind(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
         """[..., H] through a linear layer -> [...] expected numbers, without gradients and without all logits in memory."""
         rows = hidden.detach().reshape(-1, hidden.shape[-1]).split(ROWS_AT_ONCE)
         with torch.no_grad():
             return torch.cat([self.mean(layer(part)) for part in rows]).view(hidden.shape[:-1])
 
+    @full_precision
     def loss_behind(self, layer: nn.Linear, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
         """The mean over rows of `weight` times the cross-entropies with all targets, behind a linear layer."""
         flat = hidden.reshape(-1, hidden.shape[-1])
@@ -144,20 +150,24 @@ class UnitNormal(nn.Module):
 
     size = 1
 
+    @full_precision
     def mean(self, output: Tensor) -> Tensor:
         """[..., 1] -> [...]."""
         return output.squeeze(-1)
 
+    @full_precision
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Half the squared error; the constant of the density is left out."""
         assert output.shape[:-1] == target.shape, (output.shape, target.shape)
         return 0.5 * (output.squeeze(-1) - target).square()
 
+    @full_precision
     def behind(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
         """[..., H] through a linear layer -> [...], without gradients."""
         with torch.no_grad():
             return self.mean(layer(hidden))
 
+    @full_precision
     def loss_behind(self, layer: nn.Linear, hidden: Tensor, targets: Sequence[Tensor], weight: Tensor) -> Tensor:
         """The mean over rows of `weight` times the losses with all targets."""
         output = layer(hidden)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gymlab.components.full_precision import full_precision
+
 CODEBOOK_RATE = 0.01
 """Share of the mean of its vectors that a word takes over at each update."""
 USAGE_RATE = 0.02
@@ -51,12 +53,17 @@ class VectorQuantizer(nn.Module):
     def forward(self, x: Tensor) -> Quantized:
         """[N, K, D] -> words; while training, the codebook moves towards what was assigned to it."""
         z = functional.normalize(self.into(x).float(), dim=-1)
-        tokens = (z.detach() @ self.codebook.t()).argmax(-1)
+        tokens = self._nearest(z.detach())
         words = self.codebook[tokens]
         if self.training:
             self._follow(z.detach().flatten(0, 1), tokens.flatten())
         commitment = (z - words).square().mean()
         return Quantized(tokens, self.out_of(z + (words - z).detach()), commitment)
+
+    @full_precision
+    def _nearest(self, z: Tensor) -> Tensor:
+        """[N, K, W] -> [N, K] the same words in a dream, which computes in float32, as in training."""
+        return (z @ self.codebook.t()).argmax(-1)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[N, K] -> [N, K, D], as the decoder sees them."""

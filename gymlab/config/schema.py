@@ -271,7 +271,8 @@ class Config(Frozen):
     devices: Annotated[int, Field(ge=1)] | str = 1
     """Number of devices."""
     precision: str = "32-true"
-    """Number format, in Fabric's words: 32-true, bf16-mixed, 16-mixed."""
+    """Number format, in Fabric's words: 32-true, or bf16-mixed (ppo, reinforce, dreamer, tdmpc, tdmpc2, delta_iris): networks in
+    bfloat16, losses and distributions in float32."""
     torch_threads: Annotated[int, Field(ge=1)] | None = None
     """Torch threads; none: one for small networks, all cores for convolutions."""
 

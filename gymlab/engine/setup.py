@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from gymlab.envs.pace import Pace
     from gymlab.envs.vector import VectorEnv
 
+FULL, MIXED = "32-true", "bf16-mixed"
+"""Number formats that there are: gradients in 16-mixed would have to be scaled, which no algorithm here does."""
 MOST_EVALUATION_ENVS = 128
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Of glibc's malloc.h."""
@@ -130,6 +132,11 @@ def make_fabric(config: Config) -> Fabric:
 
     NumPy is kept to one thread from here on, workers included: its matrices are small, and two threads would only wait for each other.
     """
+    if config.precision not in (FULL, MIXED):
+        raise ConfigError(
+            f"precision: {config.precision!r} is none of {FULL} and {MIXED}. Of 16 bits there is {MIXED} alone: it has the range of float32, "
+            "and its gradients need no scaling."
+        )
     threadpool_limits(1, user_api="blas")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -178,6 +185,8 @@ def bind_workflow(
     workflow_class = find_workflow(config.algo_id)
     if workflow_class.one_process and fabric.world_size > 1:
         raise ConfigError(f"devices: {config.algo_id} trains in one process. Set devices: 1.")
+    if config.precision != FULL and not workflow_class.mixed_precision:
+        raise ConfigError(f"precision: {config.algo_id} computes in {FULL} alone. Leave precision out.")
     config = bind_dimensions(config, observation=flatdim(observation_space), action=flatdim(action_space))
     counters = counters or Counters()
     context = WorkflowContext(

@@ -292,6 +292,8 @@ class Workflow(ABC):
     """Curriculum of an experiment that names none."""
     one_process: ClassVar[bool] = False
     """Whether it trains in one process only."""
+    mixed_precision: ClassVar[bool] = False
+    """Whether its updates honour `precision: bf16-mixed`: networks under the fabric's autocast, losses and distributions in float32."""
     stepless_hooks: ClassVar[tuple[str, ...]] = ()
     """Hooks named collect... that step no environment; a budget that is spent does not hold them back."""
 

@@ -81,6 +81,7 @@ class DeltaIRIS(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = DeltaIRISConfig
+    mixed_precision: ClassVar[bool] = True
     one_process: ClassVar[bool] = True
     config: DeltaIRISConfig
     hyperparameters: Any

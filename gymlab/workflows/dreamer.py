@@ -71,6 +71,7 @@ class Dreamer(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = DreamerConfig
+    mixed_precision: ClassVar[bool] = True
     one_process: ClassVar[bool] = True
     config: DreamerConfig
     hyperparameters: Any

@@ -112,6 +112,7 @@ class PPO(Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = PPOConfig
+    mixed_precision: ClassVar[bool] = True
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "ppo", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
     )
@@ -134,8 +135,6 @@ class PPO(Workflow):
 
     def _choose_backend(self, network: Any) -> None:
         fabric, config = self.context.fabric, self.config
-        if config.precision not in ("32-true", "bf16-mixed"):
-            raise ConfigError(f"precision: ppo trains in 32-true or bf16-mixed, not in {config.precision!r}.")
         self.policy, obstacle = acting_policy(
             network, self.flat, config, is_image=self.encoder.is_image, device=self.context.device, fabric=fabric
         )

@@ -112,6 +112,7 @@ class Reinforce(Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = ReinforceConfig
+    mixed_precision: ClassVar[bool] = True
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "reinforce", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
     )
@@ -121,8 +122,6 @@ class Reinforce(Workflow):
     def initialize(self) -> None:
         """Encoder, network, the way it acts and the way it learns."""
         context, config = self.context, self.config
-        if config.precision not in ("32-true", "bf16-mixed"):
-            raise ConfigError(f"precision: reinforce trains in 32-true or bf16-mixed, not in {config.precision!r}.")
         self.encoder = ObservationEncoder(context.observation_space, config.normalize_obs)
         self.distribution = distribution_for(context.action_space)
         seed = context.seeds.child("reinforce", "network").integer()

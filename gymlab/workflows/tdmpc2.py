@@ -75,6 +75,7 @@ class TDMPC2(Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = TDMPC2Config
+    mixed_precision: ClassVar[bool] = True
     one_process: ClassVar[bool] = True
     config: TDMPC2Config
     hyperparameters: Any
@@ -360,7 +361,7 @@ class TDMPC2(Workflow):
         bins = model.scalar
         outputs = [q(joint).float() for q in model.qs]
         found = torch.stack([bins.loss(output, target) for output in outputs]).mean(0)
-        consistency = (latents[1:] - ahead).square().mean(-1)
+        consistency = (latents[1:].float() - ahead.float()).square().mean(-1)
         of_reward = bins.loss(model.reward(joint).float(), reward)
         losses = {
             "consistency": config.consistency_coef * (weight * consistency.clamp(max=most)).sum(),
@@ -379,7 +380,7 @@ class TDMPC2(Workflow):
 
     def _targets(self, ahead: Tensor, reward: Tensor, terminal: Tensor) -> Tensor:
         """r + gamma (1 - end) times the smaller of two slow values, [H, B]."""
-        parameters = self.policy(ahead)
+        parameters = self.policy(ahead).float()
         action = self.actions.sample(parameters, self.actions.noise(*parameters.shape[:-1]).to(ahead.device))
         two = self._two_of(self.slow["qs"], torch.randperm(self.config.q_count))
         value = values(two, self.model.scalar, ahead, action).amin(0).float()

@@ -21,9 +21,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 if TYPE_CHECKING:
-    from gymlab.api import get_hyperparameters, load, resolve, resume, set_hyperparameters, train
+    from gymlab.api import get_hyperparameters, load, repeat, resolve, resume, set_hyperparameters, train
 
-__all__ = ["get_hyperparameters", "load", "resolve", "resume", "set_hyperparameters", "train"]
+__all__ = ["get_hyperparameters", "load", "repeat", "resolve", "resume", "set_hyperparameters", "train"]
 __version__ = version("gymlab")
 
 

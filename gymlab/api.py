@@ -17,13 +17,26 @@ from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
 from gymlab.engine.origin import EnvKwargs, as_texts, dotted_name, named_again, refuse_dataset
 from gymlab.engine.plugins import load_plugins
+from gymlab.engine.repeat import Repetition
+from gymlab.engine.repeat import repeat as repeat_run
 from gymlab.engine.run import Run, find_run, is_run_file, runs_directory
 from gymlab.engine.train import resume as resume_run
 from gymlab.engine.train import stored_config
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
 
-__all__ = ["Agent", "Run", "get_hyperparameters", "load", "resolve", "resume", "set_hyperparameters", "train"]
+__all__ = [
+    "Agent",
+    "Repetition",
+    "Run",
+    "get_hyperparameters",
+    "load",
+    "repeat",
+    "resolve",
+    "resume",
+    "set_hyperparameters",
+    "train",
+]
 
 
 def resolve(
@@ -84,7 +97,12 @@ def train(
         **fields,
     )
     return train_config(
-        loaded.config, runs_dir=runs_directory(runs_dir), run_id=run_id, command=command, notices=loaded.notices
+        loaded.config,
+        runs_dir=runs_directory(runs_dir),
+        run_id=run_id,
+        command=command,
+        notices=loaded.notices,
+        plugins=plugins,
     )
 
 
@@ -113,6 +131,35 @@ def resume(
     ]
     chosen = which if epoch is None else str(epoch)
     return resume_run(run, chosen, loaded.config, tuned=_fields_named(overrides, fields), notices=notices)
+
+
+def repeat(
+    run: str | Run = "@last",
+    *,
+    runs_dir: str | Path | None = None,
+    run_id: str | None = None,
+    env_kwargs: EnvKwargs = (),
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+    command: str | None = None,
+) -> Repetition:
+    """Train a run anew from its own settings and changes, and compare: `repeat("@last").equal`.
+
+    The new run lies beside the old one as `ID-repeat`. What the run names outside of its directory has to be named again: `env_kwargs`
+    with files, and `plugins`; an environment that a script registers is registered before the call.
+    """
+    load_plugins(plugins)
+    directory = runs_directory(runs_dir)
+    found = run if isinstance(run, Run) else find_run(run, directory)[0]
+    return repeat_run(
+        found,
+        runs_dir=directory,
+        run_id=run_id,
+        command=command,
+        env_kwargs=env_kwargs,
+        plugins=plugins,
+        quiet=quiet,
+    )
 
 
 def set_hyperparameters(

@@ -158,6 +158,8 @@ def describe_machine() -> dict[str, Any]:
     """Cores, processor, memory and the versions of what was measured."""
     import psutil
 
+    from gymlab.engine.machine import processor_name
+
     return {
         "cores": os.cpu_count(),
         "cpu": processor_name(),
@@ -166,16 +168,6 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": dict(_versions(SHOWN_PACKAGES)),
     }
-
-
-def processor_name() -> str:
-    """The processor as the system calls it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def source_commit() -> str | None:

@@ -106,6 +106,7 @@ class RolloutCollector:
         )
         self.halves = self._choose_halves(double_buffer)
         """Environments acted on by turns; empty when all are at once."""
+        environment.by_turns = bool(self.halves)
         self._chosen_here = double_buffer == "auto"
         self.started = False
         self.transitions = 0
@@ -323,6 +324,7 @@ class RolloutCollector:
         if self._chosen_here and "by_turns" in state:
             # Times differ from sitting to sitting, and a run goes on as it began.
             self.halves = self.environment.halves if state["by_turns"] else ()
+            self.environment.by_turns = bool(self.halves)
         if self.reward_normalizer is not None and state["reward_normalizer"] is not None:
             self.reward_normalizer.set_state(state["reward_normalizer"])
         saved = state.get("open")

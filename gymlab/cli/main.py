@@ -12,6 +12,7 @@ from gymlab.errors import GymlabError, Unregistered, did_you_mean
 
 COMMANDS = {
     "train": "train an experiment, or several seeds of it",
+    "repeat": "train a run anew, and say whether the same came out",
     "set": "change hyperparameters of a run while it trains",
     "eval": "evaluate the agent of a run on fresh episodes",
     "play": "watch the agent of a run play in a window, or play yourself; tables and videos",
@@ -34,7 +35,8 @@ DONE, FAILED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 EXIT_CODES = """exit codes:
   0    done
-  1    an error inside gymlab or an environment (with a traceback), or a seed of several that failed
+  1    an error inside gymlab or an environment (with a traceback), a seed of several that failed, or
+       a repetition that differs
   2    something you can put right: the message names it and the fix
   130  interrupted by Ctrl-C (a training alone saves itself on Ctrl-C or SIGTERM and ends with 0)
   141  the program that read the output has gone"""

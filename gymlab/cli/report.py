@@ -156,7 +156,7 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
             value=entry.result["mean"],
             env_steps=entry.env_steps or 0,
             wall_seconds=entry.seconds or 0.0,
-            command=entry.record["command"],
+            command=_command(entry),
             commit=commit_of(entry) or "unknown",
             threshold=entry.result.get("threshold"),
         )
@@ -173,8 +173,14 @@ def _needed(entry: RunEntry) -> dict[str, Any]:
         "seed": entry.seed,
         "env steps": entry.env_steps,
         "seconds": entry.seconds,
-        "command": entry.record.get("command"),
     }
+
+
+def _command(entry: RunEntry) -> str:
+    """What was typed for a run; of one that a program trained, what trains it anew."""
+    from gymlab.engine.report import repeat_command
+
+    return str(entry.record.get("command") or repeat_command(entry.run))
 
 
 def _result_row(result: RunResult) -> dict[str, Any]:

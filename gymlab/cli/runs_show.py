@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GymlabError(f"Run {entry.id} is damaged: {entry.reason}")
     checkpoints = checkpoint_entries(found)
     if arguments.json:
-        shown = ("command", "pid", "host", "backend", "versions", "counters")
+        shown = ("command", "repeat", "pid", "host", "backend", "machine", "versions", "counters")
         history = {
             "resumed": entry.record.get("resumed") or [],
             "alerts": [asdict(one) for one in read_alerts(entry.run.dir)],
@@ -79,6 +79,7 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
     from gymlab.cli.output import ago, size
     from gymlab.cli.runs import COLOURS, return_text, status_text
     from gymlab.engine.callbacks.alerts import read_alerts
+    from gymlab.engine.report import repeat_command
     from gymlab.metrics.report import format_duration
 
     record = entry.record
@@ -100,7 +101,8 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
         rows.append(("resumed", f"from {sitting.get('from')}, {_moment(sitting.get('time'))}"))
     for one in read_alerts(entry.run.dir):
         rows.append(("alert", f"{one.id}: {one.message} {one.tip}"))
-    rows.append(("command", str(record.get("command", "-"))))
+    rows.append(("command", str(record.get("command") or "none: trained from Python")))
+    rows.append(("repeat", repeat_command(entry.run, from_here=True)))
     if versions := record.get("versions"):
         rows.append(("versions", ", ".join(f"{name} {number}" for name, number in versions.items())))
     rows.append(("directory", f"{entry.run.dir}, {size(entry.size)}"))

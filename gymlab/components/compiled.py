@@ -32,6 +32,12 @@ OFF = "GYMLAB_KERNELS"
 LIMIT = "ONEDNN_MAX_CPU_ISA"
 
 
+def compiles() -> bool:
+    """Whether kernels are compiled here and used."""
+    registers = REGISTERS.get(torch.backends.cpu.get_cpu_capability())
+    return os.environ.get(OFF) != "0" and find_compiler() is not None and registers is not None
+
+
 def kernels(name: str) -> ctypes.CDLL | None:
     """The functions of `name`.c beside this file; None: torch is to do the work."""
     compiler, registers = find_compiler(), REGISTERS.get(torch.backends.cpu.get_cpu_capability())

@@ -57,6 +57,7 @@ STATE_FIELDS: dict[str, tuple[type, ...]] = {
     "cpu_seconds": NUMBER,
     "epoch_began": (int, type(None)),
     "epoch_ending": (bool,),
+    "cut": (dict, type(None)),
 }
 """What state.json has, and of which type."""
 

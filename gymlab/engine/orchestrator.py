@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -14,6 +14,7 @@ from gymlab.engine import snapshot
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import EvaluationResult, evaluate
 from gymlab.engine.phases import Action
+from gymlab.engine.signals import REPEATED
 from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.engine.workflow import CollectResult, UpdateResult
 from gymlab.errors import NonFiniteError
@@ -22,6 +23,7 @@ from gymlab.metrics.names import prefixed
 
 if TYPE_CHECKING:
     from gymlab.engine.checkpoint import CheckpointManager
+    from gymlab.engine.legs import Place
     from gymlab.engine.setup import Session
     from gymlab.envs.vector import VectorEnv
     from gymlab.metrics.monitor import Monitor
@@ -44,8 +46,11 @@ class Orchestrator:
         recorder: Recorder,
         monitor: Monitor,
         checkpoints: CheckpointManager,
+        stop_at: Place | None = None,
     ) -> None:
         self.session = session
+        self.stop_at = stop_at
+        """Where to stop: what a repetition has of the run that it repeats."""
         self.config = session.config
         self.processes = session.fabric.world_size
         self.workflow = session.workflow
@@ -69,6 +74,8 @@ class Orchestrator:
         """Env steps at which the epoch that is going on began; None between epochs."""
         self.epoch_ending = False
         """Whether a signal cut the evaluation at an epoch's end short: a resumed run begins with it, as if it had never stopped."""
+        self.cut: dict[str, Any] | None = None
+        """The hook that a signal cut short, and how often it had asked whether to stop: a place within it."""
         self._evaluation_cut = False
         self._evaluation_environment: VectorEnv | None = None
         self._process = psutil.Process()
@@ -83,7 +90,7 @@ class Orchestrator:
             callback.on_start(self)
         if self.epoch_ending:
             self._end_epoch()
-        while self.stop_reason is None:
+        while self.stop_reason is None and not self._stops_here():
             action = self.scheduler.next_action()
             if action is None:
                 self.stop_reason = "finished"
@@ -104,7 +111,20 @@ class Orchestrator:
         self.training_seconds = self.seconds
         for callback in self.callbacks:
             callback.on_stop(self)
+        assert self.stop_reason is not None
         return self.stop_reason
+
+    def _stops_here(self, *, epoch_ending: bool = False) -> bool:
+        """Stop if this is where the run that is repeated did; within a hook, `StopSignal` does."""
+        place = self.stop_at
+        if place is None or not place.is_passed_by(self.counters):
+            return False
+        if place.is_at(self.counters) and (place.hook or place.epoch_ending != epoch_ending):
+            return False
+        self.epoch_ending = epoch_ending
+        self.stop_signal.request(REPEATED)
+        self.request_stop(f"{STOPPED}{self.stop_signal.name}")
+        return True
 
     @property
     def _phase_name(self) -> str:
@@ -146,6 +166,10 @@ class Orchestrator:
     def _perform(self, action: Action) -> bool:
         """Call the hook, route what it gathered, count what it did; False when a signal cut it short."""
         env_steps = updates = 0
+        self.stop_signal.looks, self.cut = 0, None
+        if self.stop_at is not None:
+            cut_here = action.hook == self.stop_at.hook and self.stop_at.is_at(self.counters)
+            self.stop_signal.last_look = self.stop_at.looks if cut_here else 0
         if action.hook == "evaluate":
             if self.session.fabric.is_global_zero:
                 self.evaluate()
@@ -154,6 +178,8 @@ class Orchestrator:
         elif action.collects:
             result = getattr(self.workflow, action.hook)(action.view)
             if result.interrupted:
+                if not result.begins_anew:
+                    self.cut = {"hook": action.hook, "looks": self.stop_signal.looks}
                 return False
             env_steps = self._take_in(result, action)
         else:
@@ -201,6 +227,8 @@ class Orchestrator:
         return self.counters.env_steps - (self.epoch_began or 0)
 
     def _end_epoch(self) -> None:
+        if self._stops_here(epoch_ending=True):
+            return
         self.counters.epoch += 1
         self._record_progress()
         for callback in self.callbacks:

@@ -75,6 +75,11 @@ def named_again(config: Config, env_kwargs: EnvKwargs, *, named: Collection[str]
     return config
 
 
+def arguments_to_name(config: Config) -> list[str]:
+    """What of a config that the user wrote he has to name again when it comes back from a run: as `--env-kwargs` takes it."""
+    return [f"{path.partition('.')[2]}={text}" for path, text in _foreign_texts(config)]
+
+
 def refuse_dataset(config: Config, named: Collection[str], place: str) -> None:
     """Refuse a dataset that a run's config names by its directory, unless the user has named it: one of Minari's folder is named by its id."""
     dataset = getattr(config, "dataset", None)

@@ -77,19 +77,62 @@ def _result(value: Any) -> dict[str, Any] | None:
     return {name: item for name, item in value.items() if item is None or name not in _RESULT or _RESULT[name](item)}
 
 
+def is_place(value: Any) -> bool:
+    """A moment of a run, as `gymlab.engine.legs.Place` has it."""
+    return (
+        isinstance(value, dict)
+        and all(is_whole(value.get(name)) and value[name] >= 0 for name in ("env_steps", "updates", "epoch"))
+        and is_whole(value.get("looks", 0))
+        and is_text(value.get("hook", ""))
+        and isinstance(value.get("epoch_ending", False), bool)
+    )
+
+
 def _is_session(value: Any) -> bool:
-    """A time at which the run was resumed."""
-    return isinstance(value, dict) and is_text(value.get("from")) and _is_time(value.get("time"))
+    """A time at which the run was resumed, where from, which settings were others until then, and what it was made with."""
+    return (
+        isinstance(value, dict)
+        and is_text(value.get("from"))
+        and _is_time(value.get("time"))
+        and ("at" not in value or is_place(value["at"]))
+        and isinstance(value.get("changed", {}), dict)
+        and _is_machine(value.get("machine", {}))
+        and _each(is_text)(value.get("versions", {}))
+    )
+
+
+_is_machine = _each(lambda value: is_text(value) or is_whole(value))
 
 
 FIELDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("status", "reason", "experiment", "command", "host", "boot", "backend", "stepped_by"), is_text),
+    **dict.fromkeys(
+        (
+            "status",
+            "reason",
+            "experiment",
+            "command",
+            "repeat",
+            "repeats",
+            "host",
+            "boot",
+            "backend",
+            "stepped_by",
+            "first_model",
+        ),
+        is_text,
+    ),
     **dict.fromkeys(("started", "ended", "process_started"), _is_time),
     **dict.fromkeys(("seconds", "best_return", "threshold"), is_number),
     "seed": is_whole,
     "pid": _is_pid,
     "counters": _each(is_number),
     "versions": _each(is_text),
+    "machine": _is_machine,
+    "plugins": _all(is_text),
+    "named_files": _all(is_text),
+    "by_turns": lambda value: isinstance(value, bool),
+    "workers": is_whole,
+    "restarts": is_whole,
     "pictures": _each(is_text),
     "notices": _all(is_text),
     "resumed": _all(_is_session),

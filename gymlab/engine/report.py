@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from gymlab.engine.callbacks.alerts import read_alerts
 from gymlab.engine.callbacks.video import FINAL_VIDEO
 from gymlab.engine.files import write_text
 from gymlab.engine.record import is_number, seed_of
+from gymlab.engine.run import runs_directory
 from gymlab.errors import GymlabError
 from gymlab.metrics.csv_file import last_row, read_metrics
 from gymlab.metrics.names import ENV_STEPS, EPISODES, UPDATES, WALL_SECONDS
@@ -66,7 +68,7 @@ def report_data(run: Run) -> ReportData:
         updates=int(counters.get("updates", row.get(UPDATES, 0))),
         episodes=int(counters.get("episodes", row.get(EPISODES, 0))),
         wall_seconds=float(record.get("seconds") or row.get(WALL_SECONDS, 0.0)),
-        command=str(record.get("command", "")),
+        command=repeat_command(run),
         threshold=result.get("threshold", record.get("threshold")),
         deterministic=config["eval_deterministic"] if isinstance(config.get("eval_deterministic"), bool) else None,
         best_checkpoint=links.get("best.ckpt"),
@@ -80,6 +82,15 @@ def report_data(run: Run) -> ReportData:
         pictures=_pictures(run, record),
         alerts=read_alerts(run.dir),
     )
+
+
+def repeat_command(run: Run, *, from_here: bool = False) -> str:
+    """The command that trains a run anew, with what only the user may name; `from_here`: by its directory where that is no usual one."""
+    record = run.record
+    named = str(run.dir) if from_here and run.dir.parent != runs_directory() else run.id
+    again = [("--plugin", name) for name in record.get("plugins") or []]
+    again += [("--env-kwargs", text) for text in record.get("named_files") or []]
+    return shlex.join(["gymlab", "repeat", named, *(word for pair in again for word in pair)])
 
 
 def _status(run: Run) -> str:

@@ -82,6 +82,12 @@ def changed_settings(before: Config, after: Config) -> list[str]:
     return told
 
 
+def settings_before(before: Config, after: Config) -> dict[str, Any]:
+    """What the settings that change were until now: a repetition begins with these."""
+    old, new = dump(before), dump(after)
+    return {name: old[name] for name in MAY_CHANGE if old[name] != new[name]}
+
+
 def split_tunable(before: Config, after: Config, named: Collection[str]) -> tuple[Config, list[tuple[str, Any]]]:
     """`after` with the tunable fields as the run was started with, and those that were `named` or differ: they change live."""
     names = tunable_fields(type(before)) if type(before) is type(after) else []

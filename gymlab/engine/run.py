@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 LAST = "@last"
+REPEATED = "-repeat"
+"""What is put behind the id of a run for its repetition's."""
 ENDED_WITHOUT_A_WORD = "the process ended without a word (killed?)"
 SILENT_SECONDS = 900.0
 """A run of another host that has written nothing for so long may go on here: its machine is likely gone."""
@@ -87,7 +89,16 @@ class Run:
     @classmethod
     def create(cls, runs_dir: Path, config: Config, run_id: str | None = None) -> Run:
         """Make the directory of a new run; an id that is taken is an error, a generated one is made unique."""
-        wanted = check_run_id(run_id) if run_id else new_run_id(config)
+        return cls._make(runs_dir, check_run_id(run_id) if run_id else new_run_id(config), is_given=run_id is not None)
+
+    @classmethod
+    def create_repetition(cls, runs_dir: Path, of: str, run_id: str | None = None) -> Run:
+        """Make the directory of a run that repeats another, named after it unless an id is given."""
+        wanted = check_run_id(run_id) if run_id else f"{of[: 64 - len(REPEATED) - 4]}{REPEATED}"
+        return cls._make(runs_dir, wanted, is_given=run_id is not None)
+
+    @classmethod
+    def _make(cls, runs_dir: Path, wanted: str, *, is_given: bool) -> Run:
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
             for attempt in range(1, 1000):
@@ -96,9 +107,9 @@ class Run:
                     (runs_dir / candidate).mkdir()
                     return cls(runs_dir / candidate)
                 except FileExistsError:
-                    if run_id:
+                    if is_given:
                         raise GymlabError(
-                            f"Run {run_id!r} exists already in {runs_dir}. Choose another --run-id, or go on with it: --resume {run_id}."
+                            f"Run {wanted!r} exists already in {runs_dir}. Choose another --run-id, or go on with it: --resume {wanted}."
                         ) from None
         except OSError as error:
             raise GymlabError(

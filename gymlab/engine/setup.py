@@ -153,10 +153,10 @@ def make_fabric(config: Config) -> Fabric:
     return fabric
 
 
-def set_threads(config: Config, observation_space: Space) -> None:
-    """One torch thread for small networks, all cores for convolutions; a number in the config wins."""
+def set_threads(config: Config, observation_space: Space, chosen: int | None = None) -> None:
+    """One torch thread for small networks, all cores for convolutions; a number in the config wins, and then what was `chosen` once."""
     is_image = observation_space.shape is not None and len(observation_space.shape) == 3
-    torch.set_num_threads(config.torch_threads or ((os.cpu_count() or 1) if is_image else 1))
+    torch.set_num_threads(config.torch_threads or chosen or ((os.cpu_count() or 1) if is_image else 1))
 
 
 def keep_freed_memory() -> None:
@@ -219,8 +219,8 @@ def _seed_libraries(seeds: SeedTree) -> None:
     np.random.seed(seeds.child("numpy").integer() % 2**32)
 
 
-def prepare(config: Config, backend: str | None = None) -> Session:
-    """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` it had chosen."""
+def prepare(config: Config, backend: str | None = None, threads: int | None = None) -> Session:
+    """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` and `threads` it had chosen."""
     take_secrets(config, training=True)
     fabric = make_fabric(config)
     smallest = _smallest_collection(config, fabric.world_size)
@@ -228,7 +228,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
     counters, stop_signal = Counters(), StopSignal()
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested, env_id=config.env_id)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
-    set_threads(config, environment.observation_space)
+    set_threads(config, environment.observation_space, threads)
     workflow = bind_workflow(
         config,
         environment.observation_space,
@@ -238,7 +238,7 @@ def prepare(config: Config, backend: str | None = None) -> Session:
         environment=environment,
         counters=counters,
         # The processes of a distributed run are asked at different moments: they finish what they collect.
-        stop_requested=(lambda: stop_signal.requested) if fabric.world_size == 1 else lambda: False,
+        stop_requested=stop_signal.look if fabric.world_size == 1 else lambda: False,
     )
     keep_freed_memory()
     phases = config.training.phases or parse_phases(workflow.phases, type(workflow).__name__)

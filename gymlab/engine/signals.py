@@ -11,6 +11,8 @@ from types import FrameType
 from typing import Any
 
 EXIT_AT_ONCE = 130
+REPEATED = "gymlab repeat"
+"""What has stopped a repetition where the run that it repeats ended."""
 
 
 class StopSignal:
@@ -19,6 +21,10 @@ class StopSignal:
     def __init__(self) -> None:
         self.name: str | None = None
         self.requested_at: float | None = None
+        self.looks = 0
+        """How often the hook that is going on has asked whether to stop."""
+        self.last_look = 0
+        """After so many the stop is requested: a repetition ends in the middle of a collection as its run did. 0: never."""
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignal:
@@ -38,6 +44,18 @@ class StopSignal:
             os._exit(EXIT_AT_ONCE)
         self.name = signal.Signals(number).name
         self.requested_at = time.monotonic()
+
+    def request(self, name: str) -> None:
+        """Ask the run to stop without a signal."""
+        self.name = self.name or name
+        self.requested_at = self.requested_at or time.monotonic()
+
+    def look(self) -> bool:
+        """`requested`, for a collection to ask before each of its steps: counted, so that a stop has a place that can be found again."""
+        self.looks += 1
+        if self.looks == self.last_look:
+            self.request(REPEATED)
+        return self.name is not None
 
     @property
     def requested(self) -> bool:

@@ -57,6 +57,7 @@ def take(loop: Orchestrator) -> dict[str, Any]:
             "cpu_seconds": loop.cpu_seconds,
             "epoch_began": loop.epoch_began,
             "epoch_ending": loop.epoch_ending,
+            "cut": loop.cut,
             "pending_metrics": loop.recorder.get_state(),
             "observation_space": space_to_json(environment.observation_space),
             "raw_observation_space": space_to_json(environment.raw_observation_space),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
 
 from gymlab.buffers.chunk_files import ChunkFiles
 from gymlab.config import dump, from_dict
@@ -28,11 +32,15 @@ from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.chunk_store import attach_buffers
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
+from gymlab.engine.legs import Leg, Place
 from gymlab.engine.links import refuse_links_out
 from gymlab.engine.lock import run_lock, this_process
+from gymlab.engine.machine import machine
+from gymlab.engine.manifest import MODEL
 from gymlab.engine.orchestrator import Orchestrator
-from gymlab.engine.origin import EnvKwargs, named_again
-from gymlab.engine.resume import changed_settings, check_files, rewind, split_tunable, write_config
+from gymlab.engine.origin import EnvKwargs, arguments_to_name, named_again
+from gymlab.engine.report import repeat_command
+from gymlab.engine.resume import changed_settings, check_files, rewind, settings_before, split_tunable, write_config
 from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, versions
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore, restore_shared
@@ -52,7 +60,12 @@ def run_config(run: Run, env_kwargs: EnvKwargs = ()) -> Config:
 
 def stored_config(run: Run) -> Config:
     """The validated config of a run as it was written, to look at: environments are made of `run_config`."""
-    return from_dict(run.config_data, lambda algo: find_workflow(algo).Config)
+    return config_from(run.config_data)
+
+
+def config_from(data: Mapping[str, Any]) -> Config:
+    """The validated config of what a run wrote of one."""
+    return from_dict(data, lambda algo: find_workflow(algo).Config)
 
 
 def return_threshold(session: Session) -> float | None:
@@ -68,40 +81,97 @@ def train(
     run_id: str | None = None,
     command: str | None = None,
     notices: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    leg: Leg | None = None,
 ) -> Run:
-    """Train, and leave a run directory whatever happens: finished, stopped or crashed with its reason."""
+    """Train, and leave a run directory whatever happens: finished, stopped or crashed with its reason.
+
+    `leg`: this is the first part of a repetition.
+    """
     started = time.time()
-    session = prepare(config)
+    config, first = _first_model(config, runs_dir if leg is None else leg.runs_dir)
+    session = _prepare(config, leg)
     try:
         if not session.fabric.is_global_zero:
-            return _train_beside(session)
-        run = Run.create(runs_dir, config, run_id)
+            return _train_beside(session, first, leg=leg)
+        run = Run.create(runs_dir, config, run_id) if leg is None else Run.create_repetition(runs_dir, leg.of, run_id)
         if session.fabric.world_size > 1:
             session.fabric.broadcast(str(run.dir))
         with disk_watched(run), run_lock(run.dir), session.stop_signal:
-            for name in (STARTED, CONFIG):
-                write_json(run.dir / name, redact(dump(config)))
-            run.update_record(started=started, **_identity(session, command and redact_text(command)))
-            return _train_in(run, session, notices)
+            data, changes = redact(dump(config)), () if leg is None else leg.changes
+            write_json(run.dir / STARTED, data)
+            write_json(run.dir / CONFIG, data | {change.name: change.to for change in changes})
+            if changes:
+                ChangeLog(run.dir).append(changes)
+            how = {
+                "command": command and redact_text(command),
+                "plugins": [redact_text(name) for name in plugins],
+                "named_files": [redact_text(text) for text in arguments_to_name(config)],
+                "repeats": None if leg is None else leg.of,
+            }
+            known = {name: value for name, value in how.items() if value}
+            run.update_record(started=started, **_identity(session), **known)
+            return _train_in(run, session, notices, first, leg)
     finally:
         session.close()
 
 
-def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (), notices: Sequence[str] = ()) -> Run:
+def _prepare(config: Config, leg: Leg | None) -> Session:
+    return prepare(config) if leg is None else prepare(config, backend=leg.backend, threads=leg.threads)
+
+
+@dataclass(frozen=True)
+class FirstModel:
+    """Parameters of another run that a training begins with."""
+
+    run: str
+    checkpoint: Checkpoint
+    tensors: dict[str, Tensor]
+    sha256: str
+
+
+def _first_model(config: Config, runs_dir: Path) -> tuple[Config, FirstModel | None]:
+    """What `init_from_run` means at this moment; the config names it to the checkpoint, as `@last` and `@best` mean another one later."""
+    if config.init_from_run is None:
+        return config, None
+    source, which = find_run(config.init_from_run, runs_dir)
+    found = source.checkpoints.read(
+        which,
+        lambda checkpoint: FirstModel(
+            source.id, checkpoint, checkpoint.read_model(), checkpoint.manifest.files[MODEL]["sha256"]
+        ),
+    )
+    place = source.id if source.dir.parent == runs_dir else str(source.dir)
+    name = f"{place}/{found.checkpoint.name.removesuffix('.ckpt')}"
+    return config.model_copy(update={"init_from_run": name}), found
+
+
+def resume(
+    run: Run,
+    which: str,
+    config: Config,
+    *,
+    tuned: Collection[str] = (),
+    notices: Sequence[str] = (),
+    leg: Leg | None = None,
+) -> Run:
     """Go on with a run from one of its checkpoints, with a config that differs only in what may change.
 
     Hyperparameters that it names (`tuned`) or that differ change at the start of the first epoch, as if asked for with `gymlab set`.
+    `leg`: this is a further part of a repetition.
     """
     refuse_links_out(run.dir)
     check_files(run)
-    refuse_if_training(run)
+    if leg is None:
+        refuse_if_training(run)
     before = stored_config(run)
     config, asked = split_tunable(before, config, tuned)
     changes = changed_settings(before, config)
-    session = prepare(config, backend=run.record.get("backend"))
+    record = run.record
+    session = prepare(config, backend=record.get("backend"), threads=(record.get("machine") or {}).get("threads"))
     try:
         if not session.fabric.is_global_zero:
-            return _train_beside(session, resumed=True)
+            return _train_beside(session, resumed=True, leg=leg)
         with disk_watched(run), run_lock(run.dir), session.stop_signal:
             run.checkpoints.recover()
             checkpoint = run.checkpoints.find(which, resumable=True)
@@ -112,19 +182,27 @@ def resume(run: Run, which: str, config: Config, *, tuned: Collection[str] = (),
             rewind(run, checkpoint)
             write_config(run, redact(dump(config)))
             record = run.record
-            lost = {name: value for name, value in _identity(session, None).items() if name not in record}
-            sitting = {"time": time.time(), "from": checkpoint.name}
+            lost = {name: value for name, value in _identity(session).items() if name not in record}
+            sitting = {
+                "time": time.time(),
+                "from": checkpoint.name,
+                "at": Place.of(checkpoint).to_json(),
+                "changed": redact(settings_before(before, config)),
+                **{name: record[name] for name in ("versions", "machine") if record.get(name)},
+            }
             run.update_record(**lost, resumed=[*(record.get("resumed") or []), sitting])
             told = [f"Resumed from {checkpoint.name}.", *(f"Changed: {change}" for change in changes)]
             if session.fabric.world_size > 1:
                 session.fabric.broadcast(str(checkpoint.path))
                 told.append("The first process goes on where it was; the others begin with fresh episodes.")
-            return _train_in(run, session, [*notices, *told], checkpoint)
+            return _train_in(run, session, [*notices, *told], checkpoint, leg)
     finally:
         session.close()
 
 
-def _train_beside(session: Session, *, resumed: bool = False) -> Run:
+def _train_beside(
+    session: Session, first: FirstModel | None = None, *, resumed: bool = False, leg: Leg | None = None
+) -> Run:
     """What the further processes of a distributed training do: the same steps, and nothing on disk or screen."""
     # The first process says where the run is or, to go on with one, from which of its checkpoints.
     told = Path(session.fabric.broadcast(""))
@@ -132,20 +210,20 @@ def _train_beside(session: Session, *, resumed: bool = False) -> Run:
     with Monitor([]) as monitor, session.stop_signal, TemporaryDirectory(prefix=".replay-", dir=run.dir) as scratch:
         attach_buffers(session.buffers, ChunkFiles(Path(scratch)))
         callbacks = [LiveChanges(None), Schedules(), Plateau(session.config.plateau_interventions)]
-        loop = Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints)
+        stop_at = None if leg is None else leg.stop_at
+        loop = Orchestrator(session, callbacks, Recorder(), monitor, run.checkpoints, stop_at)
         if resumed:
             restore_shared(loop, Checkpoint(told))
-        elif session.config.init_from_run is not None:
-            _transfer(session.config, run.dir.parent, session, monitor)
+        elif first is not None:
+            _transfer(first, session, monitor)
         loop.run()
     return run
 
 
-def _identity(session: Session, command: str | None) -> dict[str, object]:
+def _identity(session: Session) -> dict[str, object]:
     """What the record says about what is trained; a resumed run that lost its record gets it anew."""
     config = session.config
     return {
-        "command": command or default_command(config),
         "experiment": f"{config.project_id or config.env_id}:{config.variant or config.algo_id}",
         "seed": config.seed,
         "backend": session.environment.backend,
@@ -153,20 +231,28 @@ def _identity(session: Session, command: str | None) -> dict[str, object]:
     }
 
 
-def default_command(config: Config) -> str:
-    """The command line that repeats this training."""
-    return f"gymlab train {config.project_id or config.env_id}:{config.variant or config.algo_id} --seed {config.seed}"
-
-
-def _train_in(run: Run, session: Session, notices: Sequence[str], checkpoint: Checkpoint | None = None) -> Run:
+def _train_in(
+    run: Run,
+    session: Session,
+    notices: Sequence[str],
+    start: Checkpoint | FirstModel | None,
+    leg: Leg | None,
+) -> Run:
     # What an earlier sitting ended with would be taken for this one's if it were killed.
     ended = {"reason": None, "ended": None, "result": None}
-    run.update_record(status="running", **this_process(), **ended, versions=versions())
+    environment = session.environment
+    computed = {
+        "machine": machine(session.fabric.device),
+        "by_turns": environment.by_turns,
+        "workers": getattr(environment, "num_workers", None),
+    }
+    run.update_record(status="running", **this_process(), **ended, versions=versions(), **computed)
+    run.update_record(repeat=repeat_command(run))
     run.mark_last()
     threshold = return_threshold(session)
     try:
         with _open_monitor(run, session.config, threshold) as monitor:
-            loop = _run_loop(run, session, monitor, notices, checkpoint, threshold)
+            loop = _run_loop(run, session, monitor, notices, start, threshold, leg)
             status = "stopped" if loop.stopped else "finished"
             run.update_record(status=status, reason=loop.stop_reason, ended=time.time(), best_return=loop.best_score)
     except BaseException as error:
@@ -182,8 +268,9 @@ def _run_loop(
     session: Session,
     monitor: Monitor,
     notices: Sequence[str],
-    checkpoint: Checkpoint | None,
+    start: Checkpoint | FirstModel | None,
     threshold: float | None,
+    leg: Leg | None,
 ) -> Orchestrator:
     """Train to the end, from a checkpoint if there is one; what ends it early is written down where people look."""
     config = session.config
@@ -194,13 +281,16 @@ def _run_loop(
         monitor.show(session.environment.notice)
     checkpoints = CheckpointManager(run.dir / "checkpoints", config.keep_checkpoints)
     callbacks = _callbacks(run, session, threshold, monitor.styles)
-    loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints)
+    if leg is not None and not leg.is_last:
+        callbacks = [callback for callback in callbacks if not isinstance(callback, Report)]
+    loop = Orchestrator(session, callbacks, Recorder(), monitor, checkpoints, None if leg is None else leg.stop_at)
     try:
         attach_buffers(session.buffers, checkpoints.chunk_store)
-        if checkpoint is not None:
-            restore(loop, checkpoint)
-        elif config.init_from_run is not None:
-            _transfer(config, run.dir.parent, session, monitor)
+        if isinstance(start, Checkpoint):
+            restore(loop, start)
+        elif start is not None:
+            _transfer(start, session, monitor)
+            run.update_record(first_model=start.sha256)
         loop.run()
     except BaseException as error:
         if isinstance(error, NonFiniteError):
@@ -217,15 +307,13 @@ def _reason(error: BaseException) -> str:
     return redact_text(f"{type(error).__name__}: {error}")
 
 
-def _transfer(config: Config, runs_dir: Path, session: Session, monitor: Monitor) -> None:
+def _transfer(first: FirstModel, session: Session, monitor: Monitor) -> None:
     """Start from another run's parameters, or from some of its parts; optimizers and counters start fresh."""
-    assert config.init_from_run is not None
-    parts = None if not config.init_parts else _parts(session.workflow.modules, config.init_parts)
-    source, which = find_run(config.init_from_run, runs_dir)
-    checkpoint, model = source.checkpoints.read(which, lambda checkpoint: (checkpoint, checkpoint.read_model()))
-    load_model(session.workflow, model, where=str(checkpoint.path), parts=parts)
+    wanted = session.config.init_parts
+    parts = None if not wanted else _parts(session.workflow.modules, wanted)
+    load_model(session.workflow, first.tensors, where=str(first.checkpoint.path), parts=parts)
     taken = "" if parts is None else f" ({', '.join(parts)})"
-    monitor.notice(f"Parameters{taken} taken from {source.id}/{checkpoint.name}.")
+    monitor.notice(f"Parameters{taken} taken from {first.run}/{first.checkpoint.name}.")
 
 
 def _parts(modules: Collection[str], wanted: Collection[str]) -> list[str]:

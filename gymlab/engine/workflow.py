@@ -107,6 +107,8 @@ class CollectResult:
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
     interrupted: bool = False
     """The run was asked to stop and what was gathered so far is part of the workflow's state: the next call goes on with it."""
+    begins_anew: bool = False
+    """With `interrupted`: nothing of it was kept, the next call begins it anew."""
 
 
 @dataclass(frozen=True, slots=True)

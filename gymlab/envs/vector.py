@@ -75,6 +75,8 @@ class VectorEnv(ABC):
         """Episodes finished in each environment."""
         self.pace: Pace | None = None
         """What one step of one environment takes, where an automatic choice measured it."""
+        self.by_turns = False
+        """Whether who collects steps its halves by turns."""
         self.notice = ""
         """What is to be said about the environments before training, such as their protocol."""
         self.resumable = True

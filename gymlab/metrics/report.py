@@ -38,7 +38,7 @@ class ReportData:
     wall_seconds: float
     """Seconds of training."""
     command: str
-    """The command that repeats the run."""
+    """The command that trains the run anew."""
     threshold: float | None = None
     """The return that means solved."""
     deterministic: bool | None = None

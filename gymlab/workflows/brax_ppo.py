@@ -226,7 +226,7 @@ class BraxPPO(Workflow):
             self.training = self._begin()
         progress = self.training.advance(self.context.stop_requested)
         if progress is None:
-            return CollectResult(env_steps=0, vec_steps=0, interrupted=True)
+            return CollectResult(env_steps=0, vec_steps=0, interrupted=True, begins_anew=True)
         self.parameters.take(dict(zip(PARTS, progress.parameters, strict=True)))
         self.learned = {name: progress.metrics[key] for key, name in METRICS.items() if key in progress.metrics}
         return CollectResult(env_steps=config.training_step, vec_steps=config.n_steps, episodes=progress.episodes)

@@ -25,7 +25,9 @@ def test_train_evaluates_and_leaves_a_run(cli, tmp_path, tiny):
     assert run.record["counters"]["env_steps"] == 512
     typed = ["gymlab", "train", "CartPole-v1:ppo", *tiny, "--seed", "0", "--run-id", "first"]
     assert run.record["command"] == shlex.join(typed)
-    assert run.record["command"] in (run.dir / "report.md").read_text()
+    assert run.record["repeat"] == "gymlab repeat first"
+    assert "\n```\ngymlab repeat first\n```\n" in (run.dir / "report.md").read_text()
+    assert "gymlab repeat first" in shown.out
 
 
 def test_json_stands_alone_on_the_output(cli, tmp_path, tiny):

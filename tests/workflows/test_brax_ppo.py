@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gymlab.api import load, resolve, resume, train
+from gymlab.api import load, repeat, resolve, resume, train
 from gymlab.cli.preview import preview
 from gymlab.components.brax_training import BraxTraining
 from gymlab.errors import ConfigError, NotInstalled
@@ -202,3 +202,9 @@ def _arguments():
         "num_minibatches": 2,
         "num_updates_per_batch": 1,
     }
+
+
+def test_a_run_repeats(run):
+    repetition = repeat(run, runs_dir=run.dir.parent)
+    assert repetition.equal, repetition.difference
+    assert rows(repetition.run) == rows(run)

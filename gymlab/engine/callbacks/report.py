@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import evaluate
-from gymlab.engine.report import PICTURES, write_report
+from gymlab.engine.report import PICTURES, repeat_command, write_report
 from gymlab.metrics.report import ReportData
 from gymlab.plain_files import replacing
 
@@ -33,12 +33,14 @@ class Report(Callback):
         self.run.update_record(
             counters={name: getattr(loop.counters, name) for name in ("env_steps", "updates", "episodes", "epoch")},
             seconds=loop.training_seconds,
+            restarts=loop.session.restarts.count,
             result=result,
             threshold=self.threshold,
             notices=list(loop.monitor.notices),
             pictures=self._draw(loop),
         )
-        loop.monitor.report(_seen_from_here(write_report(self.run, str(loop.stop_reason))))
+        written = write_report(self.run, str(loop.stop_reason))
+        loop.monitor.report(replace(_seen_from_here(written), command=repeat_command(self.run, from_here=True)))
 
     def _test(self, loop: Orchestrator) -> dict[str, Any] | None:
         """Return of the final agent on episodes that no choice during training has seen."""

@@ -1,5 +1,7 @@
 """What counts as the same between two trees, and how a difference is named."""
 
+import pkgutil
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -57,7 +59,8 @@ def test_an_empty_table_is_no_proof(tmp_path):
 
 
 def test_every_workflow_is_compared():
+    from gymlab import workflows
     from gymlab.api import resolve
-    from gymlab.engine.workflow import workflow_names
 
-    assert {resolve(name).config.algo_id for name in same.EXPERIMENTS} == set(workflow_names())
+    shipped = {module.name for module in pkgutil.iter_modules(workflows.__path__)}
+    assert {resolve(name).config.algo_id for name in same.EXPERIMENTS} == shipped

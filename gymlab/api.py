@@ -12,6 +12,7 @@ from gymlab.config import Loaded
 from gymlab.config import load as load_config
 from gymlab.config.load import split_override
 from gymlab.config.python_values import as_json, plain
+from gymlab.config.schema import Config
 from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
@@ -101,9 +102,19 @@ def train(
         runs_dir=runs_directory(runs_dir),
         run_id=run_id,
         command=command,
-        notices=loaded.notices,
+        notices=[*loaded.notices, *([] if command else _processes_told(loaded.config))],
         plugins=plugins,
     )
+
+
+def _processes_told(config: Config) -> list[str]:
+    """What a script has to know that trains in several processes: each of them begins at its first line."""
+    if config.devices in (1, "1", "auto"):
+        return []
+    return [
+        f"devices={config.devices} starts this script once more for each further process. What only one may do stands under: "
+        'if os.environ.get("LOCAL_RANK", "0") == "0":'
+    ]
 
 
 def resume(

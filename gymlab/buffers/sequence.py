@@ -125,6 +125,15 @@ class SequenceReplay(RecordReplay):
         with self._lock:
             return int(self._starts()[1].sum()) >= self.least
 
+    def lacks(self) -> str:
+        """What it has and what it needs to be `ready`, with the settings that say so."""
+        with self._lock:
+            have = int(self._starts()[1].sum())
+        return (
+            f", which has {have:,} records to begin a sequence at and needs {self.least:,} (batch_size, and the length of sequences): "
+            f"collect {self.least - have:,} env steps more before, e.g. by duration_steps of an earlier phase"
+        )
+
     def sample(self) -> SequenceBatch:
         """The next batch."""
         with self._lock:

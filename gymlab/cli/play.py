@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -310,6 +311,14 @@ def video_path(given: str, target: Target, mode: str, seed: int) -> Path:
             f"--save {given}: expected a file ending in .mp4 or a directory. A run comes before the option: "
             f"gymlab play {given} --save"
         )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise GymlabError(
+            f"--save {given}: {path.parent} cannot be written to: {error.strerror}. Name another place."
+        ) from error
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gymlab.config.budgets import Filled, fill_in_budget, fill_in_evaluation, fill_in_retro, fit_budget
-from gymlab.config.environment_ids import family_defaults
+from gymlab.config.environment_ids import family_defaults, family_of
 from gymlab.config.field_types import annotation_of, default_of, fit
 from gymlab.config.schedules import Schedule
 from gymlab.config.schema import Config, Phase
@@ -38,6 +38,7 @@ def derive(
         architecture = ("policy", "hidden_dims", "policy_kwargs") if key == "model_id" else ()
         if key in schema.model_fields and key not in tree and not any(tree.get(name) for name in architecture):
             tree[key] = value
+    _resize_pictures(tree, notices)
     if tree.get("n_envs") in (None, "auto"):
         tree["n_envs"] = cores()
     for key in tree:
@@ -49,6 +50,14 @@ def derive(
     evaluates = fill_in_evaluation(tree, phases, _epochs(tree, schema))
     _resolve_warmup(tree, schema, place)
     return Filled(given, asked, too_many, evaluates, fill_in_retro(tree))
+
+
+def _resize_pictures(tree: Located, notices: list[str]) -> None:
+    """What a Gymnasium environment draws is for people, 400x600 or the like: a network is shown less, unless a file says how much."""
+    drawn = tree.get("obs_type") == "rgb" and family_of(str(tree.get("env_id", ""))) == "gymnasium"
+    if drawn and "resize_obs" not in tree and not tree.get("env_wrappers"):
+        tree["resize_obs"] = [84, 84]
+        notices.append("obs_type is rgb: pictures are resized to 84x84. Set resize_obs=[H,W] for another size.")
 
 
 def _integer(tree: Mapping[str, Any], key: str, schema: type[BaseModel]) -> int | None:

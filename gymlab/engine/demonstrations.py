@@ -213,6 +213,10 @@ def _spec(game: Game, space: gym.Space) -> gym.envs.registration.EnvSpec | None:
     spec = copy.deepcopy(base.spec)
     spec.max_episode_steps = game.env.get_max_episode_steps()
     spec.order_enforce, spec.disable_env_checker = True, False
+    try:
+        spec.to_json()
+    except (TypeError, ValueError):
+        return None  # Registered by its class, which no file can hold: the metadata has its id.
     return spec
 
 

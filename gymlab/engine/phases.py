@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,8 @@ class PhaseScheduler:
         """Env steps of one vector step of all processes: nothing is collected where the budget leaves fewer."""
         self.stepless = stepless
         """Hooks that gather without stepping an environment, and that no budget holds back."""
+        self.lacks: Callable[[str], str] = lambda buffer: ""
+        """What a buffer has and needs, in words."""
         self.env_steps = 0
         self.phase_index = 0
         self.cycle_ended = False
@@ -173,7 +175,7 @@ class PhaseScheduler:
         drawing = [hook for hook in self.phase.hooks if hook.name != "evaluate" and not collects(hook.name)]
         names = dict.fromkeys(buffer_of(hook, self.phase) for hook in drawing)
         waiting = "; ".join(
-            f"buffer {name!r} of {', '.join(h.name for h in drawing if buffer_of(h, self.phase) == name)}"
+            f"buffer {name!r} of {', '.join(h.name for h in drawing if buffer_of(h, self.phase) == name)}{self.lacks(name) if name else ''}"
             for name in names
         )
         return (

@@ -146,11 +146,24 @@ def make_fabric(config: Config) -> Fabric:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)  # type: ignore[arg-type]
     except (ValueError, RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"accelerator={config.accelerator!r}, devices={config.devices!r}, precision={config.precision!r} cannot be used here: {error}"
+            f"accelerator={config.accelerator!r}, devices={config.devices!r}, precision={config.precision!r} cannot be used here: "
+            f"{str(error).rstrip('.!')}.{_device_fix(config)}"
         ) from error
     if fabric.world_size > 1:
         fabric.launch()
     return fabric
+
+
+def _device_fix(config: Config) -> str:
+    """What to do where the device that was asked for is not there."""
+    if config.accelerator in ("auto", "cpu"):
+        return ""
+    build = (
+        ""
+        if config.accelerator != "gpu" or torch.version.cuda or torch.version.hip
+        else " This torch was built without support for GPUs: https://pytorch.org/get-started/locally has the line that installs one."
+    )
+    return f" Set accelerator=auto, which takes a GPU where there is one, or accelerator=cpu.{build}"
 
 
 def set_threads(config: Config, observation_space: Space, chosen: int | None = None) -> None:
@@ -250,6 +263,7 @@ def prepare(config: Config, backend: str | None = None, threads: int | None = No
         stepless=workflow.stepless_hooks,
     )
     buffers = _bind_buffers(workflow)
+    scheduler.lacks = lambda name: buffers[name].lacks() if hasattr(buffers.get(name), "lacks") else ""
     _check_hooks(workflow, scheduler, buffers)
     return Session(
         config,
@@ -283,6 +297,11 @@ def _bind_buffers(workflow: Workflow) -> dict[str, Any]:
     buffers = workflow.default_buffers()
     for name, buffer in workflow.context.buffers.items():
         if not isinstance(buffer, partial):
+            if not hasattr(buffer, "get_state"):
+                raise ConfigError(
+                    f"buffers.{name} is no buffer but {buffer!r}: a buffer has a `_target_`. {did_you_mean(name, buffers)} "
+                    f"{workflow.config.algo_id} has: {', '.join(buffers) or 'none'}."
+                )
             buffers[name] = buffer
         elif name not in buffers:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -248,10 +249,19 @@ def _train_in(
     }
     run.update_record(status="running", **this_process(), **ended, versions=versions(), **computed)
     run.update_record(repeat=repeat_command(run))
-    run.mark_last()
     threshold = return_threshold(session)
     try:
-        with _open_monitor(run, session.config, threshold) as monitor:
+        monitor = _open_monitor(run, session.config, threshold)
+    except BaseException as error:
+        if not isinstance(start, Checkpoint):
+            # A tracker that did not start: nothing was trained, so there is no run.
+            shutil.rmtree(run.dir, ignore_errors=True)
+        else:
+            run.update_record(status="crashed", reason=_reason(error), ended=time.time())
+        raise
+    run.mark_last()
+    try:
+        with monitor:
             loop = _run_loop(run, session, monitor, notices, start, threshold, leg)
             status = "stopped" if loop.stopped else "finished"
             run.update_record(status=status, reason=loop.stop_reason, ended=time.time(), best_return=loop.best_score)

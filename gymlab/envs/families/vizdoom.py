@@ -278,7 +278,7 @@ class VizDoomFamily(Family):
     name: ClassVar[str] = "vizdoom"
     prefixes: ClassVar[tuple[str, ...]] = ("VizDoom-",)
     options: ClassVar[tuple[str, ...]] = (
-        *("config_path", "actions", "max_buttons", "game_variables", "screen_resolution", "settings"),
+        *("config_path", "scenario", "actions", "max_buttons", "game_variables", "screen_resolution", "settings"),
     )
     own_files: ClassVar[str] = f"scenarios of the vizdoom package and of ${SCENARIOS_DIR}"
 
@@ -301,7 +301,8 @@ class VizDoomFamily(Family):
                 raise ConfigError(
                     f"env_kwargs of {env_id}: unknown argument {name!r}. {hint} Known: {', '.join(self.options)}."
                 )
-        return {**env_kwargs, "config_path": _config_path(env_id, env_kwargs.get("config_path"))}
+        named = {name: value for name, value in env_kwargs.items() if name != "scenario"}
+        return {**named, "config_path": _config_path(env_id, env_kwargs.get("config_path"), env_kwargs.get("scenario"))}
 
     def is_own_file(self, option: str, text: str) -> bool:
         """A scenario of the package, or one that lies in the user's folder itself."""
@@ -344,14 +345,20 @@ def _own_file(name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _config_path(env_id: str, given: str | None) -> Path:
-    """The scenario's file: as given, from the user's folder, or from the package."""
+def _config_path(env_id: str, given: str | None, scenario: str | None = None) -> Path:
+    """The scenario's file: as given, or the one of the `scenario` that is named, else of the id's: from the user's folder, or from the package."""
     if given is not None:
         path = Path(os.path.expanduser(given)).resolve() if isinstance(given, str) else None
         if path is None or not path.is_file():
             raise ConfigError(f"env_kwargs.config_path of {env_id}: there is no file {given}.")
         return path
     name = _scenario_name(env_id)
+    if scenario is not None and (not isinstance(scenario, str) or re.fullmatch(r"\w+", scenario) is None):
+        raise ConfigError(
+            f"env_kwargs.scenario of {env_id} is {scenario!r}; expected a scenario's name, such as basic."
+        )
+    if scenario is not None and scenario.lower() not in (name.lower(), snake_case(name)):
+        return _scenario_file(env_id, scenario)
     own = _own_file(name)
     if own is not None:
         return own.resolve()
@@ -362,6 +369,20 @@ def _config_path(env_id: str, given: str | None) -> Path:
     raise NotInstalled(
         f"{env_id}: the installed vizdoom has no {snake_case(name)}.cfg. "
         f"Put it with its .wad in a folder and set {SCENARIOS_DIR}, or give env_kwargs.config_path."
+    )
+
+
+def _scenario_file(env_id: str, scenario: str) -> Path:
+    """The file of another scenario than the id's."""
+    folders = [*_own_folder(), Path(vizdoom().scenarios_path)]
+    for stem in (scenario, snake_case(scenario)):
+        for folder in folders:
+            if (folder / f"{stem}.cfg").is_file():
+                return (folder / f"{stem}.cfg").resolve()
+    known = sorted({path.stem for folder in folders for path in folder.glob("*.cfg")})
+    raise ConfigError(
+        f"env_kwargs.scenario of {env_id}: there is no {snake_case(scenario)}.cfg. {did_you_mean(scenario, known)} Known: "
+        f"{', '.join(known)}. One of your own lies with its .wad in a folder that {SCENARIOS_DIR} names."
     )
 
 

@@ -133,15 +133,21 @@ def resume(
     """
     load_plugins(plugins)
     run, which = find_run(reference, runs_directory(runs_dir))
-    unwritten = type(stored_config(run)).unwritten(run.config_data)
+    before = stored_config(run)
+    unwritten = type(before).unwritten(run.config_data)
     settings = [f"{name}={as_json(name, value)}" for name, value in unwritten.items()]
     loaded = resolve(str(run.config_path), overrides=[*settings, *overrides], env_kwargs=env_kwargs, **fields)
+    named = _fields_named(overrides, fields)
+    if loaded.config.n_envs != before.n_envs and "n_envs" not in named:
+        raise ConfigError(
+            f"max_env_steps: {loaded.config.max_env_steps:,} env steps are fewer than one step of the run's {before.n_envs:,} environments."
+        )
     notices = [
         *loaded.notices,
         *(f"{name} is {value}, as in the release that the run was begun with." for name, value in unwritten.items()),
     ]
     chosen = which if epoch is None else str(epoch)
-    return resume_run(run, chosen, loaded.config, tuned=_fields_named(overrides, fields), notices=notices)
+    return resume_run(run, chosen, loaded.config, tuned=named, notices=notices)
 
 
 def repeat(

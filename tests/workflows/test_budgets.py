@@ -4,7 +4,7 @@ import pytest
 from small_experiments import EXPERIMENTS, ON_POLICY, train_small
 
 import gymlab
-from gymlab.engine.setup import prepare
+from gymlab.engine.setup import episode_capped, prepare
 from gymlab.errors import ConfigError
 
 
@@ -55,5 +55,17 @@ def test_a_config_whose_budget_is_less_than_one_step_is_refused_by_name():
 
 def test_a_longer_budget_on_resume_is_kept_too(tmp_path):
     train_small("ppo", tmp_path, n_envs=6, max_env_steps=40)
+    with pytest.raises(
+        ConfigError, match=r"max_env_steps: 4 env steps are fewer than one step of the run's 6 environments"
+    ):
+        gymlab.resume("ppo", runs_dir=tmp_path, max_env_steps=4)
     run = gymlab.resume("ppo", runs_dir=tmp_path, max_env_steps=100)
     assert run.record["counters"]["env_steps"] == 96
+
+
+def test_a_video_may_have_another_cap_than_evaluation():
+    config = gymlab.resolve("Brief-v0", algo="ppo", eval_max_episode_steps=3, video_max_episode_steps=4).config
+    assert episode_capped(config).max_episode_steps == 3
+    assert episode_capped(config, video=True).max_episode_steps == 4
+    alike = config.model_copy(update={"video_max_episode_steps": None})
+    assert episode_capped(alike, video=True).max_episode_steps == 3

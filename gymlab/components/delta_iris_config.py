@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from gymlab.components.frame_codecs import Stages
+from gymlab.config.effects import ALL_AT_ONCE, RAW, NoEffect
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar, as_they_are
 
@@ -91,6 +92,8 @@ SIZES: dict[str, dict[str, Any]] = {
 
 class DeltaIRISConfig(Config):
     """What a Δ-IRIS experiment may set. Defaults are the authors' for Crafter."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (RAW, ALL_AT_ONCE)
 
     size: Literal["crafter", "atari", "tiny"] = "crafter"
     """Whose settings fill in what is left open."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from gymlab.config.derive import budget_of
+from gymlab.config.effects import (
+    ALL_AT_ONCE,
+    CONTINUOUS_ACTIONS,
+    DISCRETE_ACTIONS,
+    IMAGES,
+    NO_DISCRETE,
+    NO_IMAGES,
+    RAW,
+    NoEffect,
+)
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
-from gymlab.config.validation import located
-from gymlab.errors import ConfigError
 
 Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
@@ -176,28 +184,38 @@ EARLIER: dict[str, Any] = {
 }
 """Settings that runs of earlier releases do not name, as they were then."""
 
-IDLE: tuple[tuple[tuple[str, ...], str, tuple[Any, ...], str], ...] = (
-    (("size",), "version", ("v1", "v2"), "the sizes are DreamerV3's; set deter, hidden and units"),
-    (("suite",), "version", ("v1", "v3"), "DreamerV2 alone was published with two settings"),
-    (("classes", "unimix"), "latent", ("gaussian",), "a Gaussian has no classes"),
-    (("blocks",), "cell", ("biased_layer_norm_gru", "layer_norm_gru", "keras_gru", "gru"), "only block_gru has blocks"),
-    (("continue_layers",), "continue_scale", (0,), "there is no continue head; give it a continue_scale"),
-    (("slow_rate", "slow_every"), "slow_critic", ("none",), "there is no target critic"),
-    (("agc", "warmup_updates"), "optimizer", ("adam",), "these belong to laprop"),
-    (
-        ("critic_lr", "actor_lr", "adam_eps", "max_grad_norm", "weight_decay"),
-        "optimizer",
-        ("laprop",),
-        "these belong to adam; laprop has model_lr for everything",
-    ),
-    (("pretrain_hook",), "pretrain_updates", (0,), "there is nothing to do before training"),
-    (("prefill_actions",), "prefill_steps", (0,), "no steps come before training"),
-)
-"""Settings that do nothing where another has one of these values, and why: whoever sets one is told."""
-
 
 class DreamerConfig(Config):
     """What a Dreamer experiment may set. Defaults are those of v3 as its authors train it now, at the smallest size."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        RAW,
+        ALL_AT_ONCE,
+        NoEffect(("size",), "the sizes are DreamerV3's; set deter, hidden and units", {"version": ("v1", "v2")}),
+        NoEffect(("suite",), "DreamerV2 alone was published with two settings", {"version": ("v1", "v3")}),
+        NoEffect(("classes", "unimix"), "a Gaussian has no classes", {"latent": ("gaussian",)}),
+        NoEffect(
+            ("blocks",),
+            "only block_gru has blocks",
+            {"cell": ("biased_layer_norm_gru", "layer_norm_gru", "keras_gru", "gru")},
+        ),
+        NoEffect(("cnn_depth",), "there are no convolutions", on=NO_IMAGES),
+        NoEffect(("vector_layers",), "there is no vector beside them", on=IMAGES),
+        NoEffect(("discrete_obs",), "there are no one-hots", on=NO_DISCRETE),
+        NoEffect(("free_nats_of",), "no KL is free", {"free_nats": (0,)}),
+        NoEffect(("continue_layers",), "there is no continue head; give it a continue_scale", {"continue_scale": (0,)}),
+        NoEffect(("continuous_actor",), "each choice has a probability", on=DISCRETE_ACTIONS),
+        NoEffect(("actor_unimix",), "no probability of a choice is there to be mixed", on=CONTINUOUS_ACTIONS),
+        NoEffect(("slow_rate", "slow_every"), "there is no target critic", {"slow_critic": ("none",)}),
+        NoEffect(("agc", "warmup_updates"), "these belong to laprop", {"optimizer": ("adam",)}),
+        NoEffect(
+            ("critic_lr", "actor_lr", "adam_eps", "max_grad_norm", "weight_decay"),
+            "these belong to adam; laprop has model_lr for everything",
+            {"optimizer": ("laprop",)},
+        ),
+        NoEffect(("pretrain_hook",), "there is nothing to do before training", {"pretrain_updates": (0,)}),
+        NoEffect(("prefill_actions",), "no steps come before training", {"prefill_steps": (0,)}),
+    )
 
     version: Literal["v1", "v2", "v3"] = "v3"
     """Whose settings fill in what is left open: Dreamer (2020), DreamerV2 (2021) or DreamerV3 (2025)."""
@@ -374,10 +392,7 @@ class DreamerConfig(Config):
             preset = preset | SUITES.get(suite, {})
         if version == "v3":
             preset = SIZES.get(size, {}) if isinstance(size, str) else SIZES["1m"]
-        filled = {**preset, **values}
-        if not cls._is_whole(values):
-            cls._refuse_idle(values, filled)
-        return filled
+        return {**preset, **values}
 
     @classmethod
     def unwritten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,17 +404,6 @@ class DreamerConfig(Config):
         """Whether these are all the settings of a run, of this release or an earlier one, and not what a person chose to set."""
         own = cls.model_fields.keys() - Config.model_fields.keys()
         return own - EARLIER.keys() <= values.keys()
-
-    @classmethod
-    def _refuse_idle(cls, given: Mapping[str, Any], filled: Mapping[str, Any]) -> None:
-        """A setting that would do nothing is refused. The whole of a run's settings, which names them all, is not asked."""
-        for names, decisive, idle, why in IDLE:
-            value = filled.get(decisive, cls.model_fields[decisive].default)
-            for name in names:
-                if name in given and given[name] is not None and value in idle:
-                    raise ConfigError(
-                        f"{located(given, name, 'dreamer')}: {name} has no effect with {decisive}: {value} ({why}). Leave it out."
-                    )
 
     def replay_options(self) -> dict[str, Any]:
         """What the replay is made with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,10 @@ from gymlab.components.analytic import StackedMLP
 from gymlab.components.autograd import TorchPolicy
 from gymlab.components.distributions import Distribution
 from gymlab.components.flat import FlatParameters
-from gymlab.components.networks import build_policy
+from gymlab.components.networks import POLICIES, build_policy
 from gymlab.components.observation import ObservationEncoder
 from gymlab.components.optimizers import TORCH_ADAMW_DECAY, make_optimizer
+from gymlab.config.effects import DISCRETE, IMAGES, UNBOUNDED, Given, NoEffect
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
 from gymlab.errors import CheckpointError, ConfigError, did_you_mean
@@ -29,8 +30,50 @@ def yaml_switch(value: Any) -> Any:
     return {False: "off", True: "batch"}[value] if isinstance(value, bool) else value
 
 
+OWN_POLICY = Given("a module class of your own", lambda policy: policy is not None and policy not in POLICIES)
+OF_KWARGS = "policy_kwargs have their own, which counts"
+
+
 class OnPolicyConfig(Config):
     """What every policy-gradient experiment may set."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(("normalize_obs",), "the network scales bytes itself", on=IMAGES),
+        NoEffect(("normalize_obs",), "they are seen as one-hots", on=DISCRETE),
+        NoEffect(("normalize_obs",), "there is nothing to scale them by", {"normalize_obs": ("static",)}, on=UNBOUNDED),
+        NoEffect(("model_id", "hidden_dims", "activation"), "it takes policy_kwargs alone", {"policy": OWN_POLICY}),
+        NoEffect(
+            ("hidden_dims",),
+            OF_KWARGS,
+            {"policy_kwargs": Given("with hidden_dims", lambda options: "hidden_dims" in options)},
+        ),
+        NoEffect(
+            ("activation",),
+            OF_KWARGS,
+            {"policy_kwargs": Given("with activation", lambda options: "activation" in options)},
+        ),
+        NoEffect(
+            ("policy",),
+            "the named network is of another kind",
+            {
+                "policy": ("mlp", "mlp_actorcritic"),
+                "model_id": Given("cnn_...", lambda name: str(name).startswith("cnn")),
+            },
+        ),
+        NoEffect(
+            ("policy",),
+            "the named network is of another kind",
+            {
+                "policy": ("cnn", "cnn_actorcritic"),
+                "model_id": Given("mlp_...", lambda name: str(name).startswith("mlp")),
+            },
+        ),
+        NoEffect(
+            ("optimizer",),
+            "the one of optimizers.policy is used",
+            {"optimizers": Given("with policy", lambda named: "policy" in named)},
+        ),
+    )
 
     n_steps: Annotated[int, Field(ge=1)] = 2048
     """Steps in each environment between updates."""

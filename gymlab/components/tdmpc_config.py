@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from gymlab.config.effects import ALL_AT_ONCE, CONTINUOUS_ACTIONS, IMAGES, NO_IMAGES, RAW, NoEffect
 from gymlab.config.schedules import not_negative
 from gymlab.config.schema import Config, Scalar, as_they_are
 
@@ -65,6 +66,17 @@ class TDMPC2Config(Config):
     retired: ClassVar[Mapping[str, str]] = {
         "held_out": "the model is not evaluated on steps set aside, and learns from all of them"
     }
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        RAW,
+        ALL_AT_ONCE,
+        NoEffect(("encoder_channels",), "there are no convolutions", on=NO_IMAGES),
+        NoEffect(("encoder_hidden", "encoder_layers"), "there is no vector beside them", on=IMAGES),
+        NoEffect(("end_coef",), "terminations are learned with episodic: true alone", {"episodic": (False,)}),
+        NoEffect(
+            ("priority_alpha", "priority_beta"), "they count with prioritised: true alone", {"prioritised": (False,)}
+        ),
+        NoEffect(("temperature",), "cem weighs the best alike; mppi by their values", {"planner": ("cem",)}),
+    )
 
     size: Literal["tiny", "1m", "5m", "19m", "48m", "317m"] = "5m"
     """Widths of the networks, by their nominal number of parameters; tiny is for a laptop, 19m and above the authors' for 30 or 80 tasks at once."""
@@ -181,25 +193,6 @@ class TDMPC2Config(Config):
         preset = {} if cls.version == "v2" else FIRST_VERSION
         return {**preset, **(SIZES.get(size, {}) if isinstance(size, str) else {}), **values}
 
-    def without_effect(self, *, continuous: bool) -> Iterator[tuple[str, str]]:
-        """Settings that differ from what the version and the size say and that nothing would read, each with the reason."""
-        reasons: dict[str, str] = {}
-        if self.version == "v1":
-            names = ("simnorm_group", "bins", "bin_reach", "dropout")
-            reasons |= dict.fromkeys(names, "TD-MPC's networks have none; tdmpc2's do")
-            if continuous:
-                reasons["ent_coef"] = "TD-MPC's policy has noise of fixed size, whose entropy nothing changes"
-        if not self.episodic:
-            reasons["end_coef"] = "terminations are learned with episodic: true alone"
-        if not self.prioritised:
-            reasons |= dict.fromkeys(("priority_alpha", "priority_beta"), "they count with prioritised: true alone")
-        if self.planner == "cem":
-            reasons["temperature"] = "planner: cem weighs the best alike; mppi by their values"
-        usual = self.fill_in({})
-        for name, reason in reasons.items():
-            if getattr(self, name) != usual.get(name, type(self).model_fields[name].default):
-                yield name, reason
-
     def curriculum(self, episode_steps: int | None) -> tuple[dict[str, Any], ...]:
         """Phases of an experiment that names none: random steps, as many updates on them, then both together."""
         seed_steps = self.seed_steps or max(1000, 5 * (episode_steps or 0))
@@ -217,6 +210,14 @@ class TDMPCConfig(TDMPC2Config):
     """What a TD-MPC experiment may set. What it leaves open is as its authors had it: `FIRST_VERSION`."""
 
     version: ClassVar[Literal["v1", "v2"]] = "v1"
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(("simnorm_group", "bins", "bin_reach", "dropout"), "TD-MPC's networks have none; tdmpc2's do"),
+        NoEffect(
+            ("ent_coef",),
+            "TD-MPC's policy has noise of fixed size, whose entropy nothing changes",
+            on=CONTINUOUS_ACTIONS,
+        ),
+    )
 
 
 def heuristic_discount(episode_steps: int | None) -> float:

@@ -10,6 +10,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from gymlab.config.effects import (
+    ALL_AT_ONCE,
+    CONTINUOUS_ACTIONS,
+    DISCRETE_ACTIONS,
+    NO_IMAGES,
+    RAW,
+    SINGLE_PRECISION,
+    NoEffect,
+)
 from gymlab.config.schedules import not_negative
 from gymlab.config.schema import Config, Scalar, as_they_are
 
@@ -25,6 +34,32 @@ class WorldModelsConfig(Config):
     """What a World Models experiment may set. Defaults are the authors' for CarRacing where nothing else is said."""
 
     bounds: ClassVar[tuple[str, ...]] = (*Config.bounds, "generations")
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        RAW,
+        ALL_AT_ONCE,
+        SINGLE_PRECISION,
+        NoEffect(("latent_size", "vae_lr", "vae_batch", "vae_updates"), "a vector is its own code", on=NO_IMAGES),
+        NoEffect(
+            ("vae_lr", "vae_batch", "vae_updates", "model_lr", "model_updates", "batch_size", "batch_length"),
+            "V and M stay as they are",
+            {"reuse_model": (True,)},
+        ),
+        NoEffect(("end_weight", "end_scale"), "M does not learn when an episode ends", {"predict_end": (False,)}),
+        NoEffect(("reward_scale",), "M does not learn the reward", {"predict_reward": (False,)}),
+        NoEffect(("dream_steps",), "no controller is evaluated in dreams", {"evolve_in": ("environment",)}),
+        NoEffect(
+            ("temperature",),
+            "only dreams that somebody plays or looks at have it",
+            {"evolve_in": ("environment",)},
+            notice=True,
+        ),
+        NoEffect(("threshold_actions",), "there are no thresholds", {"action_map": ("auto", "car_racing")}),
+        NoEffect(("action_hold",), "random actions wander", on=CONTINUOUS_ACTIONS),
+        NoEffect(
+            ("action_drift",), "random actions are chosen anew or kept", {"action_map": ("auto",)}, on=DISCRETE_ACTIONS
+        ),
+        NoEffect(("action_hold",), "random actions wander", {"action_map": ("thresholds",)}),
+    )
 
     # V
     latent_size: Whole = 32

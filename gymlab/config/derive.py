@@ -126,6 +126,11 @@ def _epoch_env_steps(tree: Mapping[str, Any], schema: type[BaseModel]) -> int | 
     return given or (n_envs * n_steps if n_envs and n_steps else None)
 
 
+def epochs_of(config: Config) -> float | None:
+    """Epochs of the whole run as far as the config tells."""
+    return _epochs({name: getattr(config, name) for name in type(config).model_fields}, type(config))
+
+
 def budget_of(config: Config) -> int | None:
     """Env steps of the whole run as far as the config tells: its budget, or its epochs times the steps of one."""
     tree = {name: getattr(config, name) for name in type(config).model_fields}

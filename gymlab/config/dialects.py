@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from gymlab.config.field_types import accepts_none, alternatives, annotation_of
+from gymlab.config.field_types import accepts_none, alternatives, annotation_of, describe_type
 from gymlab.config.names import ALIASES, RETIRED, algorithm_name
 from gymlab.config.schedules import SCHEDULE_KEYS, Schedule, join_schedule, parse_linear, split_schedule_key
 from gymlab.config.validation import located
-from gymlab.config.yaml_reader import Located
+from gymlab.config.yaml_reader import COMMAND_LINE, Located
 from gymlab.errors import ConfigError
 
 _TRANSLATIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
@@ -35,6 +35,8 @@ _VALUES: dict[str, dict[Any, Any]] = {
     "eval_freq_epochs": {0: None},
     "eval_recording_freq_epochs": {0: None},
 }
+_RIVALS = {"model_id": ("hidden_dims", "activation"), "hidden_dims": ("model_id",)}
+"""A setting, and others that the one laid on last takes the place of."""
 
 
 def rename(layer: Mapping[str, Any], place: str, notices: list[str]) -> Located:
@@ -69,9 +71,32 @@ def canonical_name(key: str) -> str:
 
 def _drop_rivals(layer: Located, key: str) -> None:
     """A model id and explicit layers exclude each other: the later one counts."""
-    rivals = {"model_id": ("hidden_dims", "activation"), "hidden_dims": ("model_id",)}
-    for rival in rivals.get(key, ()) if layer.get(key) is not None else ():
+    for rival in _RIVALS.get(key, ()) if layer.get(key) is not None else ():
         layer.pop(rival, None)
+
+
+def refuse_two_spellings(keys: Iterable[str], place: str) -> None:
+    """One layer may say a thing once: of two names of one setting only one would count."""
+    spelled: dict[str, str] = {}
+    for key in keys:
+        for name in _settings_of(key):
+            if spelled.setdefault(name, key) != key:
+                raise ConfigError(
+                    f"{place}: `{spelled[name]}` and `{key}` are two ways to set {name}; which counts is left to chance. Give one."
+                )
+    for key, rivals in _RIVALS.items():
+        rival = next((rival for rival in rivals if rival in spelled and key in spelled), None)
+        if rival is not None:
+            raise ConfigError(f"{place}: `{spelled[key]}` and `{spelled[rival]}` exclude each other. Give one.")
+
+
+def _settings_of(key: str) -> tuple[str, ...]:
+    """The setting that a key sets, of whatever generation it is; none for one that sets several."""
+    if key in RETIRED:
+        return ()
+    translated = tuple(_TRANSLATIONS[key](True)) if key in _TRANSLATIONS else (canonical_name(key),)
+    # `normalize` sets two, and either may be set apart beside it.
+    return translated if len(translated) == 1 else ()
 
 
 def merge(lower: Located, upper: Located) -> Located:
@@ -100,6 +125,11 @@ def translate(tree: Located, schema: type[BaseModel], place: str) -> Located:
         if key == "env_wrappers":
             value = _wrappers(value, located(tree, key, place))
         if value is None and not accepts_none(annotation) and key in schema.model_fields:
+            # In a file null stands for a key that is not set; on a command line somebody means something by it.
+            if key != "n_envs" and key in tree.where and tree.where[key].file == COMMAND_LINE:
+                field = schema.model_fields[key]
+                expected = describe_type(field.annotation, field.metadata)
+                raise ConfigError(f"{located(tree, key, place)}: `{key}` expects {expected}, got null. Leave it out.")
             del result[key]
             continue
         result[key] = value

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gymlab.config.dialects import refuse_two_spellings
 from gymlab.config.names import algorithm_name, file_stem, is_field
 from gymlab.config.schedules import is_schedule
 from gymlab.config.yaml_reader import Located, Where, read_yaml
@@ -194,6 +195,8 @@ class Library:
         if step in chain:
             raise ConfigError(f"Circular inheritance: {' -> '.join([*chain[chain.index(step) :], step])}.")
         own = Located(file.sections[name])
+        written = [key for key in file.sections[name].own if own[key] is not None]
+        refuse_two_spellings(written, f"{file.path.name}, variant {name}")
         fields = Located(file.base)
         for key in ("inherits", "inherit_from"):
             parents = own.pop(key, None) or ()

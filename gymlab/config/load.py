@@ -9,17 +9,19 @@ from typing import Any
 
 from gymlab.config.compose import Choice, compose, lift_groups, split_choices
 from gymlab.config.derive import check_schedules, derive
-from gymlab.config.dialects import canonical_name, merge, rename, set_dotted, translate
+from gymlab.config.dialects import canonical_name, merge, refuse_two_spellings, rename, set_dotted, translate
+from gymlab.config.effects import check_effects
 from gymlab.config.environment_files import Library, Section, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
-from gymlab.config.names import algorithm_name, known_names
+from gymlab.config.names import algorithm_name, has_older_names, known_names
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config, Phase
+from gymlab.config.sense import senseless
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import located, validate
 from gymlab.config.wording import hint
-from gymlab.config.yaml_reader import COMMAND_LINE, Located, Where, parse_value
+from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located, Where, parse_value
 from gymlab.errors import ConfigError, did_you_mean
 
 DEFAULT_EXPERIMENT = "Bandit-v0:ppo"
@@ -76,10 +78,15 @@ def load(
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
     tree = translate(tree, schema, section.place)
     _check_fields(tree, schema, section.place, notices, schema_of, algorithms)
+    given = frozenset(tree)
     phases = _parse_curriculum(tree, section.place)
     filled = derive(tree, schema, section.place, notices, phases, fit_batch=debugger)
     config = _validated(tree, schema, section.place)
     notices[:0] = filled.notices(config)
+    # A file for another algorithm, or of an earlier generation, was written for what it does there.
+    trusts_files = algo is not None or has_older_names(fields)
+    check_effects(config, tree, given, section.place, notices, trusts_files=trusts_files)
+    notices += senseless(config)
     sources = [section.path, *(choice.path(library.roots) for choice in choices)]
     return Loaded(config, tuple(dict.fromkeys(notices)), tuple(str(path) for path in sources if path is not None))
 
@@ -257,10 +264,14 @@ def _lay_on_top(
 ) -> Located:
     """Sweep, debugger, overrides: in this order."""
     for key, value in sweep.items():
-        tree = _set(tree, key, value, Where("sweep", 0), notices)
+        tree = _set(tree, key, value, Where(SWEEP, 0), notices)
     if debugger:
         tree = merge(tree, Located({"n_envs": 1, "vectorization_mode": "sync"}))
         notices.append("A debugger is attached: one synchronous environment, and a batch that fits it.")
+    refuse_two_spellings(
+        [_plain_key(text) for text in overrides if not text.startswith("~") and not text.endswith("=null")],
+        COMMAND_LINE,
+    )
     for text in overrides:
         tree = _override(tree, text, notices)
     for text in env_kwargs:
@@ -289,9 +300,7 @@ def _override(tree: Located, text: str, notices: list[str]) -> Located:
 
 def _set(tree: Located, key: str, value: Any, where: Where, notices: list[str]) -> Located:
     """A tree with one key set, by any of its names; `experiment.seed` is `seed`."""
-    key = key.removeprefix("experiment.")
-    if key == "training.total_timesteps":
-        key = "max_env_steps"
+    key = _plain_key(key)
     if "." in key:
         set_dotted(tree, key, value, f"{where}, {key!r}")
         tree.where[canonical_name(key.partition(".")[0])] = where
@@ -299,6 +308,12 @@ def _set(tree: Located, key: str, value: Any, where: Where, notices: list[str]) 
     layer = Located()
     layer.put(key, value, where)
     return merge(tree, rename(layer, str(where), notices))
+
+
+def _plain_key(text: str) -> str:
+    """The key of an override as a field's name where it is one: `experiment.seed` is `seed`."""
+    key = text.partition("=")[0].strip().lstrip("+").strip().removeprefix("experiment.")
+    return "max_env_steps" if key == "training.total_timesteps" else key
 
 
 def _check_fields(

@@ -83,6 +83,11 @@ def is_field(key: str, schema_fields: Iterable[str] = ()) -> bool:
     return parts is not None and is_field(parts[0], schema_fields)
 
 
+def has_older_names(keys: Iterable[str]) -> bool:
+    """Whether a section was written for an earlier generation of settings, to which some of its keys belong."""
+    return any(key in RETIRED or key in TRANSLATED or (key in ALIASES and key != "_dims") for key in keys)
+
+
 def known_names(schema_fields: Iterable[str]) -> list[str]:
     """Names to look for a near match in."""
     return [*schema_fields, *ALIASES, *TRANSLATED]

@@ -149,6 +149,15 @@ def share(value: Scalar) -> Scalar:
     return value
 
 
+def not_always_zero(value: Scalar) -> Scalar:
+    """`value` if it is not 0 all the way, which a schedule may end at; for field validators."""
+    if not any(schedule_ends(value)):
+        raise ValueError(
+            "must be more than 0: at 0 every ratio is clipped and nothing is learned. A schedule may end at 0"
+        )
+    return value
+
+
 def not_negative(value: Scalar | None) -> Scalar | None:
     """`value` if it is never below 0; for field validators."""
     if value is not None and min(schedule_ends(value)) < 0:

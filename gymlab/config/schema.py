@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gymlab.config.effects import NATIVE, NO_WORKERS, ONE_A_PROCESS, Given, NoEffect
 from gymlab.config.model import Frozen
 from gymlab.config.schedules import Scalar, Schedule
 from gymlab.errors import did_you_mean
@@ -153,6 +154,45 @@ class Config(Frozen):
     """Fields that this algorithm had in an earlier release, and why it has them no longer; stored runs may still carry them."""
     bounds: ClassVar[tuple[str, ...]] = ("max_epochs",)
     """Fields that end a run where they are set: it needs no default budget then."""
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(
+            ("env_workers", "env_step_timeout"),
+            "there are no worker processes",
+            {"vectorization_mode": ("native", "sync")},
+        ),
+        NoEffect(
+            ("env_workers", "env_step_timeout"),
+            "there is nothing for it to work on",
+            on=NO_WORKERS,
+            notice=True,
+        ),
+        NoEffect(("env_workers",), "each has one of its own", on=ONE_A_PROCESS),
+        NoEffect(("render_mode",), "it is not drawn", on=NATIVE),
+        NoEffect(
+            ("render_mode",),
+            "pictures are what is observed, which is rgb_array",
+            {"obs_type": ("rgb",)},
+            satisfied=("rgb_array",),
+        ),
+        NoEffect(
+            ("render_mode",),
+            "nobody looks at pictures of training but an environment that draws them for itself",
+            {"render_mode": Given("any but human", lambda mode: mode != "human")},
+            notice=True,
+        ),
+        NoEffect(
+            ("video_max_seconds",), "no video is made", {"video": (False,), "eval_recording_freq_epochs": (None,)}
+        ),
+        NoEffect(
+            ("eval_warmup_epochs", "early_stop_on_eval_threshold"),
+            "nothing is evaluated before the end",
+            {"eval_freq_epochs": (None,)},
+            satisfied=(False,),
+            notice=True,
+        ),
+        NoEffect(("init_parts",), "there is no run to begin with", {"init_from_run": (None,)}),
+    )
+    """Settings that do nothing in some place, and why: this class's own; those of the classes that it is made of count too."""
 
     # What is trained on what
     env_id: str

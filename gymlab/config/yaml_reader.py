@@ -12,6 +12,7 @@ import yaml
 from gymlab.errors import ConfigError
 
 COMMAND_LINE = "command line"
+SWEEP = "sweep"
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 40
 MAX_VALUES = 100_000
@@ -40,6 +41,8 @@ class Located(dict[str, Any]):
         self.where: dict[str, Where] = {}
         self.repeated: dict[str, None] = {}
         """Notices about keys that were given twice in it or below it."""
+        self.own: tuple[str, ...] = ()
+        """Keys that were written in it, and not merged into it by `<<`."""
         self.lay(items or {})
 
     def put(self, key: str, value: Any, where: Where | None = None) -> None:
@@ -166,7 +169,9 @@ class _Builder:
             value = self.build(value_node, depth + 1)
             own.repeated |= value.repeated if isinstance(value, Located) else {}
             own.put(key, value, self.where(key_node))
-        return merged.lay(own)
+        merged.lay(own)
+        merged.own = tuple(own)
+        return merged
 
     def merge_sources(self, node: yaml.Node, depth: int) -> Iterable[Located]:
         """What stands behind a `<<`, weakest first."""

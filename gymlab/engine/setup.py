@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from gymlab.config.derive import budget_of
 from gymlab.config.dimensions import bind_dimensions
+from gymlab.config.effects import check_on_environments
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config
 from gymlab.config.targets import instantiate
@@ -32,6 +33,7 @@ from gymlab.engine.signals import StopSignal
 from gymlab.engine.workflow import Counters, Workflow, WorkflowContext, find_workflow
 from gymlab.envs import make_vector
 from gymlab.envs.families import family_of
+from gymlab.envs.kinds import kinds_of
 from gymlab.envs.restarts import Restarts
 from gymlab.errors import ConfigError, did_you_mean
 
@@ -65,6 +67,8 @@ class Session:
     restarts: Restarts
     """What the failures of all environments of the run, for training and for evaluation, are counted by."""
     stop_signal: StopSignal
+    notices: Sequence[str] = ()
+    """What is to be said about settings that do nothing on these environments."""
     watch: Callable[[VectorEnv], Any] | None = None
     """Is given every environment that evaluations play in."""
 
@@ -232,8 +236,13 @@ def _seed_libraries(seeds: SeedTree) -> None:
     np.random.seed(seeds.child("numpy").integer() % 2**32)
 
 
-def prepare(config: Config, backend: str | None = None, threads: int | None = None) -> Session:
-    """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` and `threads` it had chosen."""
+def prepare(
+    config: Config, backend: str | None = None, threads: int | None = None, *, resumed: bool = False
+) -> Session:
+    """Build everything that training needs; nothing is written to disk here. A resumed run keeps the `backend` and `threads` it had chosen.
+
+    A setting that does nothing on these environments is refused; a resumed run, which was trained so, is told.
+    """
     take_secrets(config, training=True)
     fabric = make_fabric(config)
     smallest = _smallest_collection(config, fabric.world_size)
@@ -241,6 +250,11 @@ def prepare(config: Config, backend: str | None = None, threads: int | None = No
     counters, stop_signal = Counters(), StopSignal()
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested, env_id=config.env_id)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)
+    try:
+        notices = check_on_environments(config, kinds_of(environment, config.env_id), resumed=resumed)
+    except ConfigError:
+        environment.close()
+        raise
     set_threads(config, environment.observation_space, threads)
     workflow = bind_workflow(
         config,
@@ -277,6 +291,7 @@ def prepare(config: Config, backend: str | None = None, threads: int | None = No
         buffers,
         restarts,
         stop_signal,
+        notices,
     )
 
 

@@ -169,7 +169,8 @@ def resume(
     config, asked = split_tunable(before, config, tuned)
     changes = changed_settings(before, config)
     record = run.record
-    session = prepare(config, backend=record.get("backend"), threads=(record.get("machine") or {}).get("threads"))
+    threads = (record.get("machine") or {}).get("threads")
+    session = prepare(config, backend=record.get("backend"), threads=threads, resumed=True)
     try:
         if not session.fabric.is_global_zero:
             return _train_beside(session, resumed=True, leg=leg)
@@ -284,7 +285,7 @@ def _run_loop(
 ) -> Orchestrator:
     """Train to the end, from a checkpoint if there is one; what ends it early is written down where people look."""
     config = session.config
-    for notice in notices:
+    for notice in (*notices, *session.notices):
         monitor.notice(notice)
     monitor.show(_plan(session))
     if session.environment.notice:

@@ -19,6 +19,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gymlab.components.brax_training import UNENDING, BraxTraining
 from gymlab.components.jax_arrays import ArrayTree
+from gymlab.config.effects import ALL_AT_ONCE, NoEffect
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.envs.families.brax import MAX_EPISODE_STEPS, PREFIX, import_brax, make_environment
@@ -38,7 +39,6 @@ METRICS = {
 """What Brax calls a number, and what it is called here."""
 PARTS = ("normalizer", "policy", "value")
 """Parameters in Brax's order."""
-OF_SINGLE_ENVIRONMENTS = ("env_wrappers", "grayscale_obs", "resize_obs", "normalize_reward")
 LARGEST_SEED = 2**31 - 1
 
 Count = Annotated[int, Field(ge=1)]
@@ -48,6 +48,17 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 class BraxPPOConfig(Config):
     """What an experiment with Brax's PPO may set. Numbers are compiled into the program: none of them can change during a run."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        ALL_AT_ONCE,
+        NoEffect(
+            ("env_wrappers", "grayscale_obs", "resize_obs", "frame_stack", "obs_type", "normalize_reward"),
+            "it trains on Brax's environments as they are; ppo does not",
+            satisfied=("vector",),
+        ),
+        NoEffect(("precision", "torch_threads"), "JAX computes, in 32 bit", satisfied=("32",)),
+        NoEffect(("env_workers", "env_step_timeout", "env_restarts"), "the environments are compiled into the program"),
+    )
 
     # Rollout and minibatches
     unroll_length: Count = 5
@@ -64,7 +75,7 @@ class BraxPPOConfig(Config):
     """Discount of future rewards; Brax calls it discounting."""
     gae_lambda: Share = 0.95
     """Weight of long against short horizons in the advantages."""
-    clip_range: NotNegative = 0.3
+    clip_range: Annotated[float, Field(gt=0)] = 0.3
     """How far the probability ratio may move from 1 before its gradient stops; Brax's clipping_epsilon."""
     ent_coef: NotNegative = 1e-2
     """Weight of the entropy bonus; Brax's entropy_cost."""
@@ -181,13 +192,6 @@ class BraxPPO(Workflow):
             raise ConfigError(
                 f"brax_ppo compiles Brax's environments ({PREFIX}...) into itself; {config.env_id} is none. Use ppo."
             )
-        for name in OF_SINGLE_ENVIRONMENTS:
-            if getattr(config, name):
-                raise ConfigError(
-                    f"{name}: brax_ppo trains on Brax's environments as they are. Leave it out, or use ppo."
-                )
-        if config.frame_stack > 1 or config.obs_type == "rgb":
-            raise ConfigError("frame_stack, obs_type: brax_ppo observes the newest state alone. Use ppo.")
         if config.normalize_obs == "static":
             raise ConfigError(
                 "normalize_obs: static needs bounds, which Brax's observations have none of. Use rolling or off."

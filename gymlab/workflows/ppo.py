@@ -45,6 +45,8 @@ from gymlab.components.on_policy import (
 )
 from gymlab.components.optimizers import FlatOptimizer, optimizer_text
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
+from gymlab.config.effects import NoEffect
+from gymlab.config.schedules import not_always_zero
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError
@@ -53,10 +55,33 @@ ROWS_AT_ONCE = 4096
 """Rows of a stored rollout that go through the network in one piece."""
 LEAST_EFFECTIVE_SHARE = 0.5
 """A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy."""
+MONTE_CARLO = ("mc:rtg", "mc:episode")
 
 
 class PPOConfig(OnPolicyConfig):
     """What a PPO experiment may set."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(("replay_buffer_size", "replay_is_clip"), "no stored rollout is learned from", {"replay_ratio": (0,)}),
+        NoEffect(
+            ("advantages_type", "normalize_advantages"),
+            "returns are what the ratio is multiplied with",
+            {"policy_targets": ("returns",)},
+        ),
+        NoEffect(
+            ("normalize_returns",),
+            "advantages are what the ratio is multiplied with",
+            {"policy_targets": ("advantages",)},
+        ),
+        NoEffect(
+            ("gae_lambda",),
+            "nothing is a lambda-return",
+            {"returns_type": MONTE_CARLO, "advantages_type": ("baseline",)},
+        ),
+        NoEffect(
+            ("gae_lambda",), "nothing is a lambda-return", {"returns_type": MONTE_CARLO, "policy_targets": ("returns",)}
+        ),
+    )
 
     # Rollout and minibatches
     batch_size: Annotated[int, Field(ge=1)] = 64
@@ -104,6 +129,7 @@ class PPOConfig(OnPolicyConfig):
 
     _switches = field_validator("normalize_advantages", "normalize_returns", mode="before")(yaml_switch)
     _shares = field_validator("gae_lambda")(share)
+    _clips = field_validator("clip_range")(not_always_zero)
     _not_negative = field_validator("clip_range", "clip_range_vf", "vf_coef", "policy_lr", "target_kl")(not_negative)
 
 

@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from rich.table import Table
 
 from gymlab.components.q_table import QTable
+from gymlab.config.effects import ALL_AT_ONCE, NoEffect
 from gymlab.config.schedules import share
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, Workflow, register_workflow
@@ -29,6 +30,14 @@ from gymlab.errors import ConfigError
 
 class QLearningConfig(Config):
     """What a Q-learning experiment may set."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(("normalize_obs", "normalize_reward"), "a table needs neither"),
+        ALL_AT_ONCE,
+        NoEffect(
+            ("precision", "torch_threads"), "the table is one of 64 bit that torch has no part in", satisfied=("32",)
+        ),
+    )
 
     n_steps: Annotated[int, Field(ge=1)] = 1000
     """Steps in each environment between two looks at the schedules; one such stretch is an epoch unless epoch_env_steps is given."""

@@ -47,6 +47,7 @@ from gymlab.components.on_policy import (
 )
 from gymlab.components.optimizers import optimizer_text
 from gymlab.components.returns import episode_return, episode_steps, explained_variance, reward_to_go, standardize
+from gymlab.config.effects import NoEffect
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError
@@ -59,6 +60,21 @@ ROLLOUTS_OF_RUNNING_MEAN = 20
 
 class ReinforceConfig(OnPolicyConfig):
     """What a REINFORCE experiment may set."""
+
+    no_effect: ClassVar[tuple[NoEffect, ...]] = (
+        NoEffect(
+            ("value_lr", "normalize_advantages"), "there is no learned baseline", {"policy_targets": ("returns",)}
+        ),
+        NoEffect(
+            ("normalize_returns",), "advantages are what log pi is multiplied with", {"policy_targets": ("advantages",)}
+        ),
+        NoEffect(
+            ("double_buffer",),
+            "whole episodes are collected from all environments at once",
+            {"unfinished": ("finish",)},
+            satisfied=(False,),
+        ),
+    )
 
     # Episodes and minibatches
     unfinished: Literal["finish", "bootstrap"] = "finish"

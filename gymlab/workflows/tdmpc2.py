@@ -129,8 +129,6 @@ class TDMPC2(Workflow):
 
     def _prepare_training(self) -> None:
         config, environment = self.config, self.context.train_environment
-        for name, reason in config.without_effect(continuous=not isinstance(self.actions, Choices)):
-            raise ConfigError(f"{name}: {getattr(config, name)} would have no effect: {reason}. Leave it out.")
         encoder = list(self.model.encoder.parameters())
         known = {id(parameter) for parameter in encoder}
         others = [parameter for parameter in self.model.parameters() if id(parameter) not in known]

@@ -84,7 +84,10 @@ def test_without_brax_the_error_is_the_pip_line(monkeypatch, tmp_path):
     ("changes", "message"),
     [
         ({"experiment": "CartPole-v1"}, "CartPole-v1 is none. Use ppo"),
-        ({"normalize_reward": True}, "normalize_reward: brax_ppo trains on Brax's environments as they are"),
+        (
+            {"normalize_reward": True},
+            "normalize_reward has no effect with brax_ppo .it trains on Brax's environments as they are",
+        ),
         ({"normalize_obs": "static"}, "static needs bounds"),
     ],
 )

@@ -22,7 +22,6 @@ TINY = {
     "stoch": 4,
     "classes": 4,
     "blocks": 2,
-    "cnn_depth": 2,
     "batch_size": 4,
     "batch_length": 8,
     "horizon": 4,
@@ -208,8 +207,8 @@ def test_stored_latents_are_those_of_training_with_the_same_weights() -> None:
         ("FrozenLake-v1", {}),
         ("FrozenLake-v1", {"version": "v2"}),
         ("Pendulum-v1", {"imag_last": 2}),
-        ("Odd-v0", {}),
-        ("Odd-v0", {"vectorization_mode": "async"}),
+        ("Odd-v0", {"cnn_depth": 2}),
+        ("Odd-v0", {"vectorization_mode": "async", "cnn_depth": 2}),
     ],
 )
 def test_every_kind_takes_a_step_and_moves_all_its_networks(experiment: str, fields: dict) -> None:
@@ -231,7 +230,7 @@ def test_every_kind_takes_a_step_and_moves_all_its_networks(experiment: str, fie
 
 def test_mixed_observations_are_stored_apart_and_in_bytes() -> None:
     gym.register("Odd-v0", Odd)
-    made = session("Odd-v0")
+    made = session("Odd-v0", cnn_depth=2)
     batch = batch_of(made)
     eye = batch.values["observation/eye"]
     assert eye.dtype == np.uint8
@@ -247,7 +246,7 @@ def test_mixed_observations_are_stored_apart_and_in_bytes() -> None:
 
 def test_dreams_beside_the_truth() -> None:
     gym.register("Odd-v0", Odd)
-    made = session("Odd-v0")
+    made = session("Odd-v0", cnn_depth=2)
     workflow = made.workflow
     assert isinstance(workflow, WorldModel)
     environment = made.environment
@@ -276,7 +275,7 @@ def test_dreams_beside_the_truth() -> None:
     [
         ("v3", {"reward_unit": 10.0}),
         ("v1", {}),
-        ("v2", {"obs_type": "rgb", "resize_obs": [64, 64], "grayscale_obs": True}),
+        ("v2", {"obs_type": "rgb", "resize_obs": [64, 64], "grayscale_obs": True, "cnn_depth": 2}),
     ],
 )
 def test_a_dream_is_entered_step_by_step(version: str, fields: dict) -> None:

@@ -18,7 +18,7 @@ from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import PhaseView, find_workflow
 from gymlab.errors import ConfigError
 
-SMALL = {"deter": 16, "hidden": 8, "units": 8, "stoch": 4, "cnn_depth": 2, "batch_size": 4, "batch_length": 8}
+SMALL = {"deter": 16, "hidden": 8, "units": 8, "stoch": 4, "batch_size": 4, "batch_length": 8}
 SMALL |= {"horizon": 4, "replay_size": 2000, "n_envs": 2, "max_env_steps": 10_000, "seed": 0, "torch_threads": 1}
 PHASE = PhaseView("train", "online", 0.0, 0, 0, 0, None)
 RANDOM = PhaseView("prefill", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
@@ -288,7 +288,7 @@ def test_parts_of_a_mixed_vector_are_learned_each_by_its_own_loss() -> None:
 def test_five_million_records_take_memory_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image replay of that size would be 61 GB: what counts is what a run of its length can fill."""
     monkeypatch.setattr(room, "available_memory", lambda: 10**9)
-    pictures = {"obs_type": "rgb", "resize_obs": [64, 64], "replay_size": 5_000_000, "n_envs": 1}
+    pictures = {"obs_type": "rgb", "resize_obs": [64, 64], "replay_size": 5_000_000, "n_envs": 1, "cnn_depth": 2}
     made = session(max_env_steps=20_000, **pictures)
     replay = made.buffers["replay"]
     assert replay.nbytes == 0

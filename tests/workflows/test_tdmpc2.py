@@ -17,7 +17,6 @@ TINY = {
     "latent": 16,
     "hidden": 16,
     "encoder_hidden": 16,
-    "encoder_channels": 4,
     "q_count": 3,
     "batch_size": 8,
     "plan_samples": 16,
@@ -31,7 +30,7 @@ TINY = {
     "video": False,
     "torch_threads": 1,
 }
-PICTURES = {"obs_type": "rgb", "resize_obs": [64, 64]}
+PICTURES = {"obs_type": "rgb", "resize_obs": [64, 64], "encoder_channels": 4, "encoder_hidden": 128}
 TRAIN = PhaseView("train", "online", 0.0, 0, 0, 0, None)
 RANDOM = PhaseView("seed", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
 

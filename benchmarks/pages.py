@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 from gymlab.config import describe_fields
 from gymlab.config.budgets import BY_ALGORITHM, DEFAULTS, REPLAY
+from gymlab.config.effects import idle_places
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import find_workflow, workflow_names
 from gymlab.envs.wrappers import EnvWrapperRegistry
@@ -71,13 +74,17 @@ def write_reference() -> None:
         "",
         "Written by `make docs` from the config classes.",
         "",
+        "**Effect on** says for which algorithms, and where, a setting does something. It comes from the declaration by which a config is "
+        "checked: what is set where it does nothing is refused by name, or told in a line where nobody could help it. "
+        "`python -m benchmarks.honesty` changes every setting of every algorithm and compares what comes out: [honesty.md](honesty.md).",
+        "",
         "## Every experiment",
         "",
-        *rows(Config),
+        *rows(Config, effect_on_all),
     ]
     for name in workflow_names():
         schema = find_workflow(name).Config
-        lines += ["", f"## {name}", "", *rows(schema, without=set(Config.model_fields))]
+        lines += ["", f"## {name}", "", *rows(schema, partial(effect_on_one, schema), without=set(Config.model_fields))]
     lines += [
         "",
         "## Default budgets",
@@ -132,9 +139,32 @@ def _argument(parameter: inspect.Parameter) -> str:
     return f"`{parameter.name}={parameter.default!r}`"
 
 
-def rows(schema: type[Config], without: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+def effect_on_one(schema: type[Config], name: str) -> str:
+    """Where a setting of an algorithm has an effect."""
+    places = idle_places(schema, name)
+    if places is None:
+        return "nothing"
+    return f"all, but not {'; nor '.join(places)}" if places else "all"
+
+
+def effect_on_all(name: str) -> str:
+    """For which algorithms, and where, a setting that all have does something."""
+    common = idle_places(Config, name) or []
+    own = {algorithm: idle_places(find_workflow(algorithm).Config, name) for algorithm in workflow_names()}
+    without = [algorithm for algorithm, places in own.items() if places is None]
+    text = f"all but {', '.join(without)}" if without else "all"
+    text += f", but not {'; nor '.join(common)}" if common else ""
+    apart: dict[str, list[str]] = {}
+    for algorithm, places in own.items():
+        for place in places or []:
+            if place not in common:
+                apart.setdefault(place, []).append(algorithm)
+    return "".join([text, *(f"; {', '.join(algorithms)}: not {place}" for place, algorithms in apart.items())])
+
+
+def rows(schema: type[Config], effect_on: Callable[[str], str], without: Collection[str] = ()) -> list[str]:
     """A table of the schema's own fields."""
-    found = ["| setting | type | default | meaning |", "|---|---|---|---|"]
+    found = ["| setting | type | default | meaning | effect on |", "|---|---|---|---|---|"]
     for field in describe_fields(schema):
         if field.name not in without:
             cells = (
@@ -142,6 +172,7 @@ def rows(schema: type[Config], without: set[str] = frozenset()) -> list[str]:  #
                 field.type,
                 "required" if field.required else f"`{field.default}`",
                 field.description,
+                effect_on(field.name),
             )
             found.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return found

@@ -170,9 +170,9 @@ def check_on_environments(config: Config, kinds: Collection[str], *, resumed: bo
     return notices
 
 
-def effect_on(schema: type[Config], name: str) -> str:
-    """Where a setting of an algorithm has an effect, for the reference: `all`, or where not; empty, nowhere."""
+def idle_places(schema: type[Config], name: str) -> list[str] | None:
+    """Where a setting of an algorithm does nothing, in words; None: everywhere."""
     rules = [rule for rule in declared(schema) if name in rule.names]
     if any(not rule.when and not rule.on for rule in rules):
-        return ""
-    return f"not {'; nor '.join(dict.fromkeys(rule.words for rule in rules))}" if rules else "all"
+        return None
+    return list(dict.fromkeys(rule.words for rule in rules))

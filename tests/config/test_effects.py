@@ -6,7 +6,7 @@ import pytest
 
 import gymlab
 from gymlab.config.dump import dump, from_dict
-from gymlab.config.effects import NoEffect, declared, effect_on, idle_settings
+from gymlab.config.effects import NoEffect, declared, idle_places, idle_settings
 from gymlab.config.schema import Config
 from gymlab.engine.setup import prepare
 from gymlab.engine.workflow import find_workflow, workflow_names
@@ -197,11 +197,11 @@ def test_null_is_a_value_where_it_means_something():
     assert resolve("FrozenLake-v1:q_learning", overrides=["n_envs=null"]).config.n_envs >= 1
 
 
-def test_where_a_setting_has_an_effect_in_words():
+def test_where_a_setting_does_nothing_in_words():
     ppo, q_learning = SCHEMAS["ppo"], SCHEMAS["q_learning"]
-    assert effect_on(ppo, "gamma") == "all"
-    assert effect_on(ppo, "replay_is_clip") == "not with `replay_ratio: 0`"
-    assert effect_on(q_learning, "precision") == ""
+    assert idle_places(ppo, "gamma") == []
+    assert idle_places(ppo, "replay_is_clip") == ["with `replay_ratio: 0`"]
+    assert idle_places(q_learning, "precision") is None
 
 
 def test_a_class_adds_to_what_those_that_it_is_made_of_declare():

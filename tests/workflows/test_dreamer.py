@@ -213,7 +213,7 @@ def test_stored_latents_are_those_of_training_with_the_same_weights() -> None:
 )
 def test_every_kind_takes_a_step_and_moves_all_its_networks(experiment: str, fields: dict) -> None:
     gym.register("Odd-v0", Odd)
-    small = {"cnn_depth": 2, "deter": 16, "hidden": 8, "units": 8}
+    small = {"deter": 16, "hidden": 8, "units": 8}
     made = session(experiment, **{**small, **fields})
     workflow, replay = made.workflow, made.buffers["replay"]
     batch = batch_of(made)

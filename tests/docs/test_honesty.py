@@ -1,0 +1,94 @@
+"""The walk over all settings: every key has a case, and what does nothing, or is refused without reason, is found."""
+
+import pytest
+
+from benchmarks import honesty
+from benchmarks.honesty import (
+    EFFECT,
+    LISTED,
+    NOTHING,
+    REFUSED,
+    SLOW,
+    SUBJECTS,
+    TOLD,
+    WRONG,
+    Trainings,
+    Verdict,
+    judge,
+    walk,
+)
+from gymlab.config.effects import NoEffect
+from gymlab.engine.workflow import workflow_names
+from gymlab.workflows.ppo import PPOConfig
+
+
+@pytest.fixture(autouse=True, scope="module")
+def environments():
+    honesty.register_environments()
+
+
+def test_every_algorithm_is_walked():
+    walked = {subject.algo or subject.experiment.partition(":")[2] for subject in SUBJECTS.values()}
+    assert walked == set(workflow_names())
+
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in SLOW])
+def test_every_key_has_another_value_to_try(name):
+    trainings = Trainings(SUBJECTS[name])
+    config = trainings.resolve().config
+    for key in type(config).model_fields:
+        if key not in honesty.STATED:
+            case = honesty.case_of(SUBJECTS[name], type(config), config, key)
+            assert case.value != getattr(config, key), key
+
+
+def test_what_is_stated_exists_and_has_a_reason():
+    known = {
+        key
+        for name in SUBJECTS
+        if name not in SLOW
+        for key in type(Trainings(SUBJECTS[name]).resolve().config).model_fields
+    }
+    assert honesty.STATED.keys() <= known
+    assert all(honesty.STATED.values())
+
+
+EXPECTED = {
+    "gamma": EFFECT,
+    "seed": EFFECT,
+    "keep_checkpoints": EFFECT,
+    "replay_is_clip": EFFECT,
+    "normalize_returns": EFFECT,
+    "resize_obs": REFUSED,
+    "env_workers": TOLD,
+    "quiet": LISTED,
+}
+
+
+def test_a_part_of_the_walk():
+    assert {key: verdict.kind for key, verdict in walk("ppo", EXPECTED)} == EXPECTED
+
+
+def test_a_refusal_is_checked_by_training_all_the_same(monkeypatch):
+    kinds = {key: verdict.kind for key, verdict in walk("q_learning", ["precision", "double_buffer"])}
+    assert kinds == {"precision": REFUSED, "double_buffer": REFUSED}
+    monkeypatch.setattr(PPOConfig, "no_effect", (*PPOConfig.no_effect, NoEffect(("gamma",), "it is said")))
+    verdict = judge(Trainings(SUBJECTS["ppo"]), PPOConfig, "gamma")
+    assert verdict.kind == WRONG
+    assert not verdict.honest
+
+
+def test_a_setting_that_does_nothing_in_silence_is_found(monkeypatch, capsys):
+    monkeypatch.delitem(honesty.STATED, "max_states")
+    assert honesty.main(["q_learning", "--keys", "max_states"]) == 1
+    assert "dishonest: q_learning max_states: NOTHING 20000 -> 40000" in capsys.readouterr().out
+
+
+def test_the_page_counts_and_names():
+    found = {
+        "ppo": {"gamma": Verdict(EFFECT, "model"), "quiet": Verdict(LISTED, "printed"), "foo": Verdict(NOTHING, "")}
+    }
+    text = honesty.page(found)
+    assert "| ppo | 1 | 0 | 0 | 1 | 1 |" in text
+    assert "- effect: `gamma`" in text
+    assert "| `quiet` | what is printed |" in text

@@ -117,7 +117,7 @@ def test_where_the_number_of_cores_decides_it_is_told():
 def test_a_file_is_refused_by_its_line_unless_the_command_line_made_it_idle(tmp_path):
     (tmp_path / "environments").mkdir()
     path = tmp_path / "environments" / "CartPole-v1.yaml"
-    text = "_base: {env_id: CartPole-v1}\nppo:\n  n_steps: 64\n  replay_ratio: %s\n  replay_is_clip: 5.0\n"
+    text = "_base: {env_id: CartPole-v1, max_env_steps: 6400, n_envs: 2, eval_freq_epochs: 9}\nppo:\n  n_steps: 64\n  replay_ratio: %s\n  replay_is_clip: 5.0\n"
     path.write_text(text % 0)
     with pytest.raises(ConfigError, match=r"CartPole-v1.yaml:5, variant ppo: replay_is_clip has no effect"):
         resolve(config_dir=tmp_path)
@@ -130,11 +130,13 @@ def test_a_file_is_refused_by_its_line_unless_the_command_line_made_it_idle(tmp_
 def test_files_for_another_algorithm_or_of_an_earlier_generation_are_told(tmp_path):
     (tmp_path / "environments").mkdir()
     path = tmp_path / "environments" / "Acrobot-v1.yaml"
-    path.write_text("_base: {env_id: Acrobot-v1, double_buffer: true}\nppo: {}\n")
+    path.write_text(
+        "_base: {env_id: Acrobot-v1, double_buffer: true, max_env_steps: 40960, n_envs: 2, eval_freq_epochs: 1}\nppo: {}\n"
+    )
     (notice,) = resolve("Acrobot-v1", algo="q_learning", config_dir=tmp_path).notices
     assert "double_buffer has no effect with q_learning" in notice
     path.write_text(
-        "_base: {env_id: Acrobot-v1}\nreinforce: {use_baseline: true, normalize_returns: batch, max_env_steps: 100}\n"
+        "_base: {env_id: Acrobot-v1}\nreinforce: {use_baseline: true, normalize_returns: batch, max_env_steps: 40960, n_envs: 2, eval_freq_epochs: 1}\n"
     )
     (notice,) = resolve("Acrobot-v1:reinforce", config_dir=tmp_path).notices
     assert "normalize_returns has no effect with policy_targets: advantages" in notice

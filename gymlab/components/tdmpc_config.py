@@ -69,8 +69,8 @@ class TDMPC2Config(Config):
     no_effect: ClassVar[tuple[NoEffect, ...]] = (
         RAW,
         ALL_AT_ONCE,
-        NoEffect(("encoder_channels",), "there are no convolutions", on=NO_IMAGES),
-        NoEffect(("encoder_hidden", "encoder_layers"), "there is no vector beside them", on=IMAGES),
+        NoEffect(("encoder_channels",), "there are no convolutions", on=NO_IMAGES, notice=True),
+        NoEffect(("encoder_hidden", "encoder_layers"), "there is no vector beside them", on=IMAGES, notice=True),
         NoEffect(("end_coef",), "terminations are learned with episodic: true alone", {"episodic": (False,)}),
         NoEffect(
             ("priority_alpha", "priority_beta"), "they count with prioritised: true alone", {"prioritised": (False,)}

@@ -90,7 +90,7 @@ RAW = NoEffect(("normalize_obs", "normalize_reward"), "it takes both as they are
 """For algorithms that normalise nothing."""
 ALL_AT_ONCE = NoEffect(("double_buffer",), "it acts on all environments at once", satisfied=(False,))
 """For algorithms that never act on one half of the environments while the other is stepped."""
-SINGLE_PRECISION = NoEffect(("precision",), "it computes in one precision", satisfied=("32", 32))
+SINGLE_PRECISION = NoEffect(("precision",), "it computes in one precision")
 """For algorithms without mixed precision."""
 
 

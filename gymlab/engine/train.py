@@ -118,7 +118,7 @@ def train(
 
 
 def _prepare(config: Config, leg: Leg | None) -> Session:
-    return prepare(config) if leg is None else prepare(config, backend=leg.backend, threads=leg.threads)
+    return prepare(config) if leg is None else prepare(config, backend=leg.backend, threads=leg.threads, resumed=True)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,11 @@ def test_defaults_are_never_idle(name):
     assert not list(idle_settings(config, kinds))
 
 
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_precision_has_an_effect_where_the_workflow_says_that_it_honours_it(name):
+    assert find_workflow(name).mixed_precision is (idle_places(SCHEMAS[name], "precision") is not None)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -96,7 +101,7 @@ def test_with_their_partner_or_as_they_are_anyway_they_are_taken(fields):
         ("Taxi-v4:ppo", {"normalize_obs": "rolling"}, "normalize_obs has no effect on discrete observations"),
         ("CartPole-v1:ppo_pixels", {"normalize_obs": "rolling"}, "normalize_obs has no effect on images"),
         ("CartPole-v1:ppo", {"render_mode": "human"}, "render_mode has no effect on environments that one array"),
-        ("CartPole-v1:dreamer_v3", {"cnn_depth": 8}, "cnn_depth has no effect on observations that are no images"),
+        ("CartPole-v1:dreamer_v3", {"continuous_actor": "tanh_normal"}, "continuous_actor has no effect on discrete"),
     ],
 )
 def test_what_only_the_environments_show_is_refused_when_they_are_built(experiment, fields, message):
@@ -104,6 +109,15 @@ def test_what_only_the_environments_show_is_refused_when_they_are_built(experime
     with pytest.raises(ConfigError, match=message):
         prepare(config)
     prepare(config, resumed=True).close()
+
+
+def test_sizes_of_networks_that_there_are_not_are_told():
+    """Variants for pictures and for vectors share a base, and what is of the other kind lies there."""
+    session = prepare(resolve("CartPole-v1:dreamer_v3", cnn_depth=8).config)
+    session.close()
+    assert session.notices == [
+        "cnn_depth has no effect on observations that are no images (there are no convolutions)."
+    ]
 
 
 def test_where_the_number_of_cores_decides_it_is_told():

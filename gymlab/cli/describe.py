@@ -83,6 +83,10 @@ def _show(described: dict[str, Any]) -> None:
     head.show_header = False
     head.add_row("environment", f"{environment['id']}, {environment['n_envs']} × {environment['stepped_by']}")
     head.add_row("observation", Text(environment["observation_space"]))
+    if environment["flattened_from"]:
+        head.add_row("flattened from", environment["flattened_from"])
+    if environment["notice"]:
+        head.add_row("notice", Text(environment["notice"], style="yellow"))
     head.add_row("action", Text(environment["action_space"]))
     threshold = environment["threshold"]
     head.add_row("solved at", "no threshold known" if threshold is None else f"a mean return of {threshold:g}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import torch
+from gymnasium import spaces
 
 from gymlab.bench.processor import computes_bfloat16
 from gymlab.components.turns import seconds_by_turns
@@ -14,6 +15,7 @@ from gymlab.config import budget_of, describe_fields, dump
 from gymlab.config.schema import Config, Schedule
 from gymlab.engine.setup import MIXED, prepare
 from gymlab.engine.train import return_threshold
+from gymlab.envs.spaces import describe_space, space_line
 from gymlab.metrics.table import History
 
 if TYPE_CHECKING:
@@ -56,13 +58,15 @@ def preview(config: Config) -> dict[str, Any]:
 
 def _environment(session: Session) -> dict[str, Any]:
     environment = session.environment
+    raw = environment.raw_observation_space
     return {
         "id": session.config.env_id,
         "n_envs": environment.num_envs,
         "backend": environment.backend,
         "stepped_by": environment.stepped_by,
-        "observation_space": " ".join(str(environment.observation_space).split()),
-        "action_space": " ".join(str(environment.action_space).split()),
+        "observation_space": space_line(environment.observation_space),
+        "flattened_from": describe_space(raw) if isinstance(raw, spaces.Dict | spaces.Tuple) else None,
+        "action_space": space_line(environment.action_space),
         "max_episode_steps": environment.spec.max_episode_steps,
         "threshold": return_threshold(session),
         "notice": environment.notice,

@@ -20,6 +20,7 @@ from gymlab.envs.families import Family, family_of
 from gymlab.envs.native import NATIVE
 from gymlab.envs.pace import SLOW_STEP_SECONDS, UNKNOWN, Pace, cores, measure_pace, worker_count
 from gymlab.envs.restarts import Restarts
+from gymlab.envs.spaces import flattened_images
 from gymlab.envs.subenv import EpisodeRecorder, SubEnv
 from gymlab.envs.sync import SyncVector
 from gymlab.envs.vector import EnvironmentSpec, Seeds, VectorEnv
@@ -158,7 +159,8 @@ def make_vector(
     else:
         vector = SyncVector(factories, plan.spec, purpose, restarts)
     vector.pace = pace
-    vector.notice = plan.family.notice(plan.env_kwargs, config)
+    parts = (plan.family.notice(plan.env_kwargs, config), flattened_images(vector.raw_observation_space))
+    vector.notice = " ".join(filter(None, parts))
     return vector
 
 

@@ -79,6 +79,46 @@ def _vector_space(space: spaces.Space) -> spaces.Box:
     return spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float32)
 
 
+MOST_PARTS = 4
+"""Parts of a Dict or Tuple that are named when it is described."""
+MOST_CHARACTERS = 100
+
+
+def describe_space(space: spaces.Space) -> str:
+    """A space in a few words: bounds of many numbers and many parts are not written out."""
+    if isinstance(space, spaces.Box):
+        low, high = float(space.low.min()), float(space.high.max())
+        return f"Box {'x'.join(map(str, space.shape)) or 'of one number'} {space.dtype} in [{low:g}, {high:g}]"
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = leaves(space)
+        named = [f"{'.'.join(map(str, path))} ({_width(leaf):,})" for path, leaf in parts[:MOST_PARTS]]
+        more = [f"{len(parts) - MOST_PARTS:,} more"] if len(parts) > MOST_PARTS else []
+        return f"{type(space).__name__} of {len(parts):,} parts: {', '.join([*named, *more])}"
+    return str(space)
+
+
+def space_line(space: spaces.Space) -> str:
+    """A space as Gymnasium writes it where that is a line, else in a few words."""
+    text = " ".join(str(space).split())
+    return text if len(text) <= MOST_CHARACTERS else describe_space(space)
+
+
+def flattened_images(space: spaces.Space) -> str:
+    """What to know where a picture is a part of the observation: it becomes a row of numbers; empty where none is."""
+    parts = leaves(space) if isinstance(space, spaces.Dict | spaces.Tuple) else []
+    images = [(path, leaf) for path, leaf in parts if leaf.dtype == np.uint8 and len(leaf.shape or ()) == 3]
+    if not images:
+        return ""
+    path, leaf = images[0]
+    shape = "x".join(map(str, leaf.shape or ()))
+    others = f" and {len(images) - 1} more" if len(images) > 1 else ""
+    return (
+        f"The picture {'.'.join(map(str, path))!r} ({shape}){others} is a part of a {type(space).__name__}: it is flattened to "
+        f"{_width(leaf):,} of the {sum(_width(part) for _, part in parts):,} numbers of the observation, and no convolution sees it. "
+        "A wrapper that gives the picture alone brings a CNN."
+    )
+
+
 def leaves(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], spaces.Space]]:
     """Paths and spaces that are neither dicts nor tuples, in the order in which they are flattened."""
     if isinstance(space, spaces.Dict):

@@ -210,3 +210,31 @@ def test_a_recorded_plugin_is_named_but_for_one_that_nobody_would_write(of_a_plu
     error = of_a_plugin("eval", "@last").err
     assert "--plugin first_bug --plugin other.one\n" in error
     assert "rm -r" not in error
+
+
+LARGE = """
+import gymnasium as gym
+import numpy as np
+
+
+class Large(gym.Env):
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Dict(
+        {f"sensor_{index}": gym.spaces.Box(-index - 1, index + 1, (3,), np.float32) for index in range(60)}
+        | {"camera": gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)}
+    )
+
+
+gym.register("FirstBug-v0", entry_point=Large)
+"""
+
+
+def test_a_large_dict_space_fits_a_screen_and_its_picture_is_noticed(cli, tmp_path):
+    (tmp_path / "first_bug.py").write_text(LARGE)
+    done = cli("describe", "first_bug:FirstBug-v0", "--algo", "ppo", "vectorization_mode=sync")
+    forget(tmp_path)
+    assert done.code == 0, done.err
+    head = done.out[: done.out.index("policy parameters")]
+    assert len(head.splitlines()) <= 16
+    assert "Dict of 61 parts: camera (3,072), sensor_0 (3)" in " ".join(head.split())
+    assert "The picture 'camera' (32x32x3) is a part of a Dict" in " ".join(head.split())

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from gymlab.envs.spaces import Flattener, flatten_observation, space_from_json, space_to_json, stored_space
+from gymlab.envs.spaces import (
+    Flattener,
+    describe_space,
+    flatten_observation,
+    flattened_images,
+    space_from_json,
+    space_line,
+    space_to_json,
+    stored_space,
+)
 from gymlab.errors import ConfigError, EnvironmentFailure
 
 SPACES = [
@@ -90,3 +99,24 @@ def test_spaces_without_a_fixed_shape_are_refused_by_name():
         stored_space(spaces.Text(5))
     with pytest.raises(EnvironmentFailure, match="Sequence"):
         Flattener(spaces.Dict({"a": spaces.Sequence(spaces.Discrete(2))}))
+
+
+def parts(count, **more):
+    return spaces.Dict({f"sensor_{index:02d}": spaces.Box(-1, 1, (3,), np.float32) for index in range(count)} | more)
+
+
+def test_large_spaces_are_described_in_a_line():
+    text = describe_space(parts(60))
+    assert text.startswith("Dict of 60 parts: sensor_00 (3), sensor_01 (3), sensor_02 (3), sensor_03 (3), 56 more")
+    wide = spaces.Box(np.zeros(500, np.float32), np.arange(1, 501, dtype=np.float32))
+    assert space_line(wide) == "Box 500 float32 in [0, 500]"
+    assert space_line(spaces.Discrete(2)) == "Discrete(2)"
+    assert len(space_line(stored_space(parts(60)))) < 120
+
+
+def test_a_picture_among_other_parts_is_told():
+    camera = spaces.Box(0, 255, (64, 64, 3), np.uint8)
+    told = flattened_images(parts(2, camera=camera))
+    assert "The picture 'camera' (64x64x3) is a part of a Dict: it is flattened to 12,288 of the 12,294 numbers" in told
+    assert "'camera' (64x64x3) and 1 more" in flattened_images(parts(2, camera=camera, depth=camera))
+    assert flattened_images(camera) == flattened_images(parts(3)) == ""

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from gymlab.envs.check.findings import Finding, failed, ok, warning
 from gymlab.envs.check.play import Record
-from gymlab.envs.spaces import stored_space
+from gymlab.envs.spaces import describe_space, stored_space
 from gymlab.envs.vector import EnvironmentSpec, is_image_space
 from gymlab.errors import EnvironmentFailure
 
@@ -121,11 +121,3 @@ def episode(record: Record, spec: EnvironmentSpec) -> Finding:
     if lengths:
         return warning("episode", f"{shown}; no time limit is known, and an agent may learn to go on forever", advice)
     return warning("episode", f"{shown}, and no time limit is known: statistics come at an episode's end", advice)
-
-
-def describe_space(space: gym.Space) -> str:
-    """A space in a few words: large bounds are not written out."""
-    if isinstance(space, spaces.Box):
-        low, high = float(space.low.min()), float(space.high.max())
-        return f"Box {'x'.join(map(str, space.shape)) or 'of one number'} {space.dtype} in [{low:g}, {high:g}]"
-    return str(space)

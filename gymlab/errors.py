@@ -63,7 +63,7 @@ class NonFiniteError(GymlabError):
         """Arrays to look at, by name; the engine adds the batch and writes them into the run."""
 
 
-NEAR = 0.65
+NEAR = 0.6
 """Likeness (of difflib) from which a name may have been meant: below it a question sends people astray."""
 
 

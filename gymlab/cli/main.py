@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from gymlab.cli.arguments import EXAMPLES_FORMATTER, Parser
 from gymlab.errors import GymlabError, Unregistered, did_you_mean
@@ -99,6 +100,26 @@ def dispatch(arguments: list[str]) -> int:
         parser.parse_args(arguments)
         parser.print_help()
         return DONE
+    name, command, parser, rest = find_command(arguments)
+    parsed = parser.parse(rest)
+    parsed.argv = rest
+    named = parser.runs_in(parsed)
+    if named and name not in ("play", "inspect"):
+        # What these two are given may also be an environment, or a directory of runs.
+        from gymlab.cli.named_runs import look_up
+
+        look_up(named, getattr(parsed, "runs_dir", None))
+    try:
+        code: int = command.run(parsed)
+    except Unregistered as error:
+        from gymlab.cli.named_runs import advice
+
+        raise Unregistered(f"{error}{advice(parsed, ['gymlab', *name.split(), *rest])}") from error
+    return code
+
+
+def find_command(arguments: list[str]) -> tuple[str, Any, Parser, list[str]]:
+    """The command that the first words name: its name, module and parser, and the words that are left for it."""
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
         raise GymlabError(
@@ -119,21 +140,7 @@ def dispatch(arguments: list[str]) -> int:
     )
     command.add_arguments(parser)
     parser.accept_run_id()
-    rest = parser.plain_options(rest)
-    parsed = parser.parse(rest)
-    parsed.argv = rest
-    named = parser.runs_in(parsed)
-    if named and name not in ("play", "inspect"):
-        # What these two are given may also be an environment, or a directory of runs.
-        from gymlab.cli.named_runs import look_up
-
-        look_up(named, getattr(parsed, "runs_dir", None))
-    try:
-        return command.run(parsed)
-    except Unregistered as error:
-        from gymlab.cli.named_runs import advice
-
-        raise Unregistered(f"{error}{advice(parsed, ['gymlab', *name.split(), *rest])}") from error
+    return name, command, parser, parser.plain_options(rest)
 
 
 def top_level_parser() -> Parser:

@@ -50,7 +50,7 @@ class Restarts:
             raise EnvironmentFailure(f"{cause}\n{name} could not be made.{self._check}")
         if not self.finished:
             raise EnvironmentFailure(
-                f"{cause}\n{name} failed before any episode was finished: a bug in the environment, so it is not restarted.{self._check}"
+                f"{cause}\n{name} failed before any episode was finished, so it is not restarted: most likely a bug in the environment.{self._check}"
             )
         in_a_row = self._in_a_row[name]
         if self.count >= self.limit or in_a_row >= MOST_IN_A_ROW:

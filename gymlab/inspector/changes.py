@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from gymlab.engine.changes import shown
-from gymlab.engine.run import Run
+from gymlab.engine.run import Run, runs_directory
 from gymlab.errors import ConfigError
 from gymlab.inspector.routes import HttpError, Request, Response, json_response, route
 
@@ -30,10 +31,15 @@ def set_values(request: Request, run: str) -> Response:
     found = request.run(run)
     given = _values(request.body)
     if found.status != "running":
-        first = next(f"{name}={value}" for name, value in given.items())
+        first = shlex.join(f"{name}={value}" for name, value in given.items())
+        elsewhere = (
+            ""
+            if runs_directory() == request.inspector.runs_dir
+            else f" --runs-dir {shlex.quote(str(request.inspector.runs_dir))}"
+        )
         raise HttpError(
             409,
-            f"{run} does not train: it is {found.status}. To go on with another value: gymlab train --resume {run} {first}",
+            f"{run} does not train: it is {found.status}. To go on with another value: gymlab train --resume {run} {first}{elsewhere}",
         )
     overrides = [f"{name}={value}" for name, value in given.items()]
     inspector = request.inspector

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gymlab.api import load_plugins
+from gymlab.config import discover
 from gymlab.engine.train import stored_config
 from gymlab.engine.workflow import Dream, PlanningAgent, Recording, WorldModel, find_workflow, workflow_names
 from gymlab.inspector.episodes import FOR_EVER, finished
@@ -61,7 +63,14 @@ def world_model(request: Request, run: str) -> Response:
     able = {name: {"dreams": has_world_model(name), "plans": makes_plans(name)} for name in workflow_names()}
     others = [name for name, ways in able.items() if any(ways.values())]
     dreaming = [name for name, ways in able.items() if ways["dreams"]]
-    return json_response({"algorithm": algorithm, **able[algorithm], "able": others, "dreaming": dreaming})
+    told = {"able": others, "dreaming": dreaming, "experiment": _dreaming_experiment(dreaming)}
+    return json_response({"algorithm": algorithm, **able[algorithm], **told})
+
+
+def _dreaming_experiment(dreaming: Collection[str]) -> str | None:
+    """A shipped experiment that learns a world model in minutes: not every such algorithm can learn any environment."""
+    (cartpole,) = (entry for entry in discover(None) if entry.name == "CartPole-v1")
+    return next((f"{cartpole.name}:{one.name}" for one in cartpole.variants if one.algo_id in dreaming), None)
 
 
 @route("GET", "/api/traces/{trace}/dream", query=("start", "horizon"))

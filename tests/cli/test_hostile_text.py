@@ -136,10 +136,25 @@ def test_the_heading_of_a_resumed_run(cli, trained, tmp_path):
     assert log == clean(log)
 
 
-def test_a_traceback_in_the_program_itself(tmp_path):
-    """An error of an environment is printed by the interpreter, outside of any command."""
+def test_an_error_of_a_plugin(tmp_path):
     (tmp_path / "evil_env.py").write_text(f"raise RuntimeError({EVIL.replace(chr(0xD800), '')!r})")
     command = [sys.executable, "-m", "gymlab", "train", "CartPole-v1:ppo", "--plugin", "evil_env"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    text = done.stderr.decode()
+    assert done.returncode == 2
+    assert text.startswith("error: evil_env.py:1, in <module>: RuntimeError: ")
+    assert text == clean(text)
+
+
+def test_a_traceback_in_the_program_itself(tmp_path):
+    """An error that no command understands is printed by the interpreter, outside of any command."""
+    (tmp_path / "evil_env.py").write_text(
+        "import gymlab.cli.train\n\n\ndef fail(*arguments):\n"
+        f"    raise RuntimeError({EVIL.replace(chr(0xD800), '')!r})\n\n\ngymlab.cli.train.run_summary = fail\n"
+    )
+    tiny = ["max_env_steps=64", "n_envs=2", "n_steps=16", "batch_size=16", "eval_freq_epochs=null", "eval_episodes=1"]
+    command = [sys.executable, "-m", "gymlab", "train", "CartPole-v1:ppo", *tiny, "video=false", "-q", "--json"]
+    command += ["--plugin", "evil_env"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     text = done.stderr.decode()
     assert done.returncode == 1

@@ -165,7 +165,7 @@ def test_unknown_environment_and_algorithm_with_algo():
         load_experiment("Acrobat-v1", algo="ppo")
     with pytest.raises(
         ConfigError,
-        match=r"Unknown algorithm 'pppo'. Did you mean 'ppo' or 'brax_ppo'\? Known: brax_ppo, delta_iris, dreamer, ppo, q_learning, reinforce",
+        match=r"Unknown algorithm 'pppo'. Did you mean 'ppo'\? Known: brax_ppo, delta_iris, dreamer, ppo, q_learning, reinforce",
     ):
         load_experiment("Acrobot-v1", algo="pppo")
 

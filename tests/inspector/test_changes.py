@@ -1,11 +1,13 @@
 """Hyperparameters over the page's door: judged like those of `gymlab set`, for runs that train alone."""
 
 import json
+import shlex
 import shutil
 
 import pytest
 
 from gymlab.api import get_hyperparameters
+from gymlab.cli.main import find_command
 from gymlab.engine.changes import ChangeLog
 from gymlab.engine.lock import run_lock
 from gymlab.inspector.routes import HttpError, Inspector
@@ -72,6 +74,16 @@ def test_a_run_that_does_not_train_is_left_alone(call, copied):
     with pytest.raises(HttpError, match=r"gymlab train --resume one ent_coef=0\.1") as refused:
         call(ADDRESS, inspector=Inspector(copied), method="POST", body={"values": {"ent_coef": "0.1"}})
     assert refused.value.status == 409
+
+
+def test_the_command_to_go_on_with_another_value_can_be_typed(call, copied):
+    value = "{start: 0.1, end: 0}"
+    with pytest.raises(HttpError) as refused:
+        call(ADDRESS, inspector=Inspector(copied), method="POST", body={"values": {"ent_coef": value}})
+    _, _, command = str(refused.value).partition("gymlab ")
+    _, _, parser, rest = find_command(shlex.split(command))
+    parsed = parser.parse(rest)
+    assert (parsed.resume, parsed.words, parsed.runs_dir) == ("one", [f"ent_coef={value}"], str(copied))
 
 
 @pytest.mark.parametrize(

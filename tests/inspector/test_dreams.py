@@ -5,7 +5,8 @@ import pytest
 from asking import PLUGIN, ask, played, told
 
 import gymlab
-from gymlab.api import load_plugins
+from gymlab.api import load_plugins, resolve
+from gymlab.cli.main import main
 from gymlab.engine.workflow import Dream, Recording, WorldModel, find_workflow
 from gymlab.inspector.dreams import KINDS, recorded
 from gymlab.inspector.episodes import traces_of
@@ -89,6 +90,9 @@ def test_a_run_without_a_world_model_is_refused_in_words(trained):
     inspector = Inspector(trained)
     found = told(inspector, "/api/runs/cartpole-s1/world_model")
     assert (found["dreams"], found["plans"]) == (False, False)
+    # What the page says to type: an algorithm of the list that can learn this environment.
+    assert resolve(found["experiment"]).config.algo_id in found["dreaming"]
+    assert main(["describe", found["experiment"], "--json"]) == 0
     trace = played(inspector, "cartpole-s1", steps=5)
     with pytest.raises(HttpError, match="ppo has no world model"):
         ask(inspector, f"/api/traces/{trace['id']}/dream")

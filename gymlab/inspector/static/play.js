@@ -117,7 +117,7 @@ class PlayView {
     const {ways} = this;
     const state = !run ? nothingSelected(this.app, "Pick one above or in Runs, then press Start.")
       : error || ways?.error ? emptyState("Nothing to play", error || ways.error)
-      : this.#barred() ? emptyState("No world model", `${ways.algorithm} learns what to do and keeps no model of its world, so there is no dream to play in. Algorithms that learn one: ${ways.dreaming.join(", ")}.`, `gymlab train CartPole-v1 --algo ${ways.dreaming[0]}`)
+      : this.#barred() ? emptyState("No world model", `${ways.algorithm} learns what to do and keeps no model of its world, so there is no dream to play in. Algorithms that learn one: ${ways.dreaming.join(", ")}.`, `gymlab train ${ways.experiment}`)
       : emptyState(...NO_GAME[this.where]);
     this.placeholder.replaceChildren(state);
   }

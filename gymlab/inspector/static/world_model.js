@@ -65,13 +65,13 @@ class WorldModelView {
       return;
     }
     try {
-      const {algorithm, dreams, plans, able: others} = await this.app.get(`/api/runs/${run}/world_model`);
+      const {algorithm, dreams, plans, able: others, experiment} = await this.app.get(`/api/runs/${run}/world_model`);
       if (run !== this.app.primary) return;
       const able = dreams || plans;
       this.ways = {dreams, plans};
       this.form.root.hidden = !able;
       const {error} = this.form.picker;
-      if (!able) this.placeholder.replaceChildren(without(algorithm, others));
+      if (!able) this.placeholder.replaceChildren(without(algorithm, others, experiment));
       else if (error) this.placeholder.replaceChildren(emptyState("Nothing to dream with", error));
       else this.placeholder.replaceChildren(this.trace ? "" : emptyState(...(dreams ? NO_DREAM : NO_PLANS)));
     } catch (error) {
@@ -181,11 +181,11 @@ class WorldModelView {
   }
 }
 
-function without(algorithm, others) {
+function without(algorithm, others, experiment) {
   const text = others.length
     ? `${algorithm} learns what to do and keeps no model of its world. Train an algorithm that does: ${others.join(", ")}.`
     : `${algorithm} learns what to do and keeps no model of its world. An algorithm whose workflow offers imagine fills this tab: docs/how-to/add-an-algorithm.md says how to add one.`;
-  return emptyState("No world model", text, others.length ? `gymlab train CartPole-v1 --algo ${others[0]}` : null);
+  return emptyState("No world model", text, experiment ? `gymlab train ${experiment}` : null);
 }
 
 async function picture(address) {

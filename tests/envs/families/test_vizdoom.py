@@ -296,6 +296,7 @@ def test_in_processes_and_resumed_by_replay(config):
 def test_the_game_of_a_killed_worker_ends_with_it(config):
     with make_vector(config("VizDoom-Basic-v0", env_kwargs=SMALL), 1, SeedTree(7), backend="async") as vector:
         vector.reset()
+        vector.restarts.finished = True
         worker = psutil.Process(vector._workers[0].process.pid)
         (game,) = worker.children()
         worker.kill()

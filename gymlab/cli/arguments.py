@@ -19,8 +19,8 @@ class Parser(argparse.ArgumentParser):
     """The run that `--run-id` names."""
 
     def accept_run_id(self) -> None:
-        """Where a command takes a run as its first word, `--run-id` names it as well."""
-        if self._run_words is not None:
+        """Where a command takes a run as its first word, `--run-id` names it as well, unless that names one it makes."""
+        if self._run_words is not None and "--run-id" not in self._option_string_actions:
             self.add_argument(
                 "--run-id", metavar="REF", action=_RunId, default=argparse.SUPPRESS, help="the same as REF"
             )

@@ -26,6 +26,15 @@ def test_a_run_is_named_by_its_word_or_by_an_option(parser, words):
     assert parser.parse(words).reference == "mine"
 
 
+def test_a_command_that_names_the_run_it_makes_keeps_its_option(parser):
+    other = Parser(prog="gymlab repeat", allow_abbrev=False)
+    other.add_argument("reference", metavar="REF")
+    other.add_argument("--run-id", metavar="ID")
+    other.accept_run_id()
+    parsed = other.parse(["mine", "--run-id", "again"])
+    assert (parsed.reference, parsed.run_id) == ("mine", "again")
+
+
 def test_two_runs_where_one_is_asked_for(parser):
     with pytest.raises(GymlabError, match="Two runs were given: 'other' and --run-id 'mine'"):
         parser.parse(["other", "--run-id", "mine"])

@@ -24,6 +24,7 @@ NOT_RUN = {
     "gymlab doctor": "has every backend of GL draw: tests/cli/test_doctor.py",
     "gymlab play": "opens a window, or needs a world model: tests/cli/test_play.py, test_play_window.py",
     "gymlab eval my-run --env-kwargs": "names a file of an environment that takes one: tests/engine/test_origin.py",
+    "gymlab repeat my-run --plugin": "names a module and a file of the user's own: tests/cli/test_repeat.py",
     "gymlab train": "trains for minutes to days: its config is resolved here, and `make verify` trains those with a result",
 }
 """Commands that are parsed and resolved only, and why; what `SHORT` has of them is run."""

@@ -25,6 +25,7 @@ from gymlab.engine.train import resume as resume_run
 from gymlab.engine.train import stored_config
 from gymlab.engine.train import train as train_config
 from gymlab.engine.workflow import find_workflow, workflow_names
+from gymlab.errors import ConfigError
 
 __all__ = [
     "Agent",

@@ -221,6 +221,7 @@ GENERAL: dict[str, Case | Any] = {
     "eval_max_episode_steps": 2,
     "eval_recording_freq_epochs": 1,
     "video_max_seconds": Case(0.1, {"video": True, "eval_max_episode_steps": None}),
+    "video_max_episode_steps": Case(2, {"video": True}),
     "keep_checkpoints": 1,
     "init_parts": ["policy"],
     "reward_threshold": Case(1e9, {"reward_threshold": -1e9, "early_stop_on_eval_threshold": True}),
@@ -320,7 +321,8 @@ def case_of(subject: Subject, schema: type[Config], config: Config, name: str) -
         found = changed_value(schema, config, name)
     if not isinstance(found, Case):
         return Case(found)
-    return Case(found.value, {key: value for key, value in found.beneath.items() if key in schema.model_fields})
+    value = changed_value(schema, config, name) if found.value == getattr(config, name) else found.value
+    return Case(value, {key: value for key, value in found.beneath.items() if key in schema.model_fields})
 
 
 def fingerprint(run: Run) -> dict[str, str]:
@@ -384,8 +386,8 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
     """Change one setting, and see."""
     if name in STATED:
         return Verdict(LISTED, STATED[name])
+    case = case_of(trainings.subject, schema, trainings.resolve().config, name)
     try:
-        case = case_of(trainings.subject, schema, trainings.resolve().config, name)
         base = trainings.resolve(**case.beneath)
         before = trainings.outcome(base.config)
     except GymlabError:

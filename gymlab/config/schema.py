@@ -181,7 +181,9 @@ class Config(Frozen):
             notice=True,
         ),
         NoEffect(
-            ("video_max_seconds",), "no video is made", {"video": (False,), "eval_recording_freq_epochs": (None,)}
+            ("video_max_seconds", "video_max_episode_steps"),
+            "no video is made",
+            {"video": (False,), "eval_recording_freq_epochs": (None,)},
         ),
         NoEffect(
             ("eval_warmup_epochs", "early_stop_on_eval_threshold"),

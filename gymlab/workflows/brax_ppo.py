@@ -56,7 +56,7 @@ class BraxPPOConfig(Config):
             "it trains on Brax's environments as they are; ppo does not",
             satisfied=("vector",),
         ),
-        NoEffect(("precision", "torch_threads"), "JAX computes, in 32 bit"),
+        NoEffect(("precision",), "JAX computes, in 32 bit"),
         NoEffect(("env_workers", "env_step_timeout", "env_restarts"), "the environments are compiled into the program"),
     )
 

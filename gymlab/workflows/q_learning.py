@@ -34,7 +34,7 @@ class QLearningConfig(Config):
     no_effect: ClassVar[tuple[NoEffect, ...]] = (
         NoEffect(("normalize_obs", "normalize_reward"), "a table needs neither"),
         ALL_AT_ONCE,
-        NoEffect(("precision", "torch_threads"), "the table is one of 64 bit that torch has no part in"),
+        NoEffect(("precision",), "the table is one of 64 bit that torch has no part in"),
     )
 
     n_steps: Annotated[int, Field(ge=1)] = 1000

@@ -72,8 +72,8 @@ def test_a_part_of_the_walk():
 def test_a_refusal_is_checked_by_training_all_the_same(monkeypatch):
     kinds = {key: verdict.kind for key, verdict in walk("q_learning", ["precision", "double_buffer"])}
     assert kinds == {"precision": REFUSED, "double_buffer": REFUSED}
-    monkeypatch.setattr(PPOConfig, "no_effect", (*PPOConfig.no_effect, NoEffect(("gamma",), "it is said")))
-    verdict = judge(Trainings(SUBJECTS["ppo"]), PPOConfig, "gamma")
+    monkeypatch.setattr(PPOConfig, "no_effect", (*PPOConfig.no_effect, NoEffect(("activation",), "it is said")))
+    verdict = judge(Trainings(SUBJECTS["ppo"]), PPOConfig, "activation")
     assert verdict.kind == WRONG
     assert not verdict.honest
 

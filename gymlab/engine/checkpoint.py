@@ -353,8 +353,14 @@ class CheckpointManager:
     @property
     def best(self) -> str | None:
         """Name of the best checkpoint; None for a run that has none."""
-        best = self._linked("best.ckpt")
-        return best if any(checkpoint.name == best for checkpoint in self.all()) else None
+        for _ in range(MOST_ATTEMPTS):
+            best = self._linked("best.ckpt")
+            if best is None or any(checkpoint.name == best for checkpoint in self.all()):
+                return best
+            # A training may have moved the link to a better one and deleted this one.
+            if self._linked("best.ckpt") == best:
+                break
+        return None
 
     def find(self, which: str = "@last", *, resumable: bool = False) -> Checkpoint:
         """`@last` (newest that verifies), `@best`, `epoch=13` or `13`; always verified, with `resumable` down to the content of its replay."""
@@ -455,5 +461,6 @@ def _verify(checkpoint: Checkpoint, resumable: bool) -> None:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
-    except (SafetensorError, OSError) as error:
+    # RuntimeError is torch's: it opens the file once more after its header was read, and a training may have deleted it by then.
+    except (SafetensorError, OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be read as safetensors ({error}).") from error

@@ -25,6 +25,9 @@ NAME = re.compile(
 )
 """A checkpoint's directory. With a prefix it is one that is being written (`tmp`) or makes way for another of its name (`old`)."""
 
+MOST_LOOKS = 100
+"""How often a directory that changes under the eyes is listed before it is taken to hold no checkpoint."""
+
 Entry = Mapping[str, Any]
 """`size` in bytes and `sha256` of a file."""
 
@@ -34,15 +37,22 @@ def finished_checkpoints(directory: Path) -> list[Path]:
 
     A kill may leave a checkpoint whole under the name that it was written or set aside under: it counts unless there is one of its own name.
     """
-    try:
-        entries = [match for name in os.listdir(directory) if (match := NAME.fullmatch(name))]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise CheckpointError(
-            f"{directory} cannot be read: {error.strerror}. Look at what it is, then delete it."
-        ) from error
-    whole = [match for match in entries if (directory / match.string / MANIFEST).is_file()]
+    before: list[str] | None = None
+    for _ in range(MOST_LOOKS):
+        try:
+            entries = [match for name in os.listdir(directory) if (match := NAME.fullmatch(name))]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise CheckpointError(
+                f"{directory} cannot be read: {error.strerror}. Look at what it is, then delete it."
+            ) from error
+        whole = [match for match in entries if (directory / match.string / MANIFEST).is_file()]
+        names = [match.string for match in entries]
+        # A training may have put the next one in place of all that were listed before they were looked at.
+        if whole or names == before:
+            break
+        before = names
     named = {match["name"] for match in whole if match["aside"] is None}
     found = [directory / match.string for match in whole if match["aside"] is None or match["name"] not in named]
     # By the path too: of one that was being replaced, `.old-` comes before `.tmp-`, which is newer.

@@ -6,11 +6,12 @@ import datetime
 import importlib.metadata
 import os
 import platform
-import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gymlab.engine.source import source_commit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +89,7 @@ class BenchReport:
     command: str
     sections: list[Section]
     machine: dict[str, Any] = field(default_factory=lambda: describe_machine())
-    commit: str | None = field(default_factory=lambda: source_commit())
+    commit: str | None = field(default_factory=source_commit)
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
     @property
@@ -170,17 +171,6 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def source_commit() -> str | None:
-    """Commit of the sources that ran, marked when they were changed since; None for an installed package."""
-    where = Path(__file__).parent
-    try:
-        commit = _git(where, "rev-parse", "--short", "HEAD")
-        changed = _git(where, "status", "--porcelain", "--untracked-files=no", "--", str(where.parent))
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return f"{commit} (changed)" if changed else commit
-
-
 def number(value: float | None, digits: int = 3) -> str:
     """A figure as people read it: three digits, thousands apart; a dash for what could not be measured."""
     if value is None:
@@ -215,8 +205,3 @@ def _versions(names: Iterable[str]) -> Iterable[tuple[str, str]]:
             yield name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-
-
-def _git(where: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(where), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 def as_json(entry: RunEntry) -> dict[str, Any]:
     """A run in plain values."""
     names = ("id", "status", "reason", "experiment", "env_id", "algo", "seed", "started", "ended", "env_steps")
-    more = ("budget", "seconds", "best_return", "train_return", "size")
+    more = ("budget", "seconds", "wall_seconds", "best_return", "train_return", "size")
     row = {name: getattr(entry, name) for name in names + more}
     return row | {"result": entry.result or None, "dir": entry.run.dir}
 

@@ -80,7 +80,7 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
     from gymlab.cli.runs import COLOURS, return_text, status_text
     from gymlab.engine.callbacks.alerts import read_alerts
     from gymlab.engine.report import repeat_command
-    from gymlab.metrics.report import format_duration
+    from gymlab.metrics.report import duration_text
 
     record = entry.record
     steps = "-" if entry.env_steps is None else f"{entry.env_steps:,}"
@@ -90,7 +90,7 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
         ("experiment", f"{entry.experiment or '-'}, seed {entry.seed}"),
         ("return", return_text(entry) + _episodes(entry)),
         ("env steps", steps + (f" of {entry.budget:,}" if entry.budget else "")),
-        ("wall time", "-" if entry.seconds is None else format_duration(entry.seconds)),
+        ("wall time", f"{duration_text(entry.wall_seconds)} ({duration_text(entry.seconds)} of training)"),
         ("started", _moment(entry.started)),
     ]
     if entry.status != "running":

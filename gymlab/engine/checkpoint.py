@@ -346,8 +346,10 @@ class CheckpointManager:
                 self._remove(other.path)
         relative_link(self.directory / "last.ckpt", checkpoint.name)
         # A kill may have come between the checkpoint and the link.
-        if checkpoint.read_state().get("best") is True or not (self.directory / "best.ckpt").exists():
+        if checkpoint.read_state().get("best") is True:
             relative_link(self.directory / "best.ckpt", checkpoint.name)
+        elif not (self.directory / "best.ckpt").exists():
+            (self.directory / "best.ckpt").unlink(missing_ok=True)
         self._collect_chunks()
 
     @property
@@ -413,8 +415,10 @@ class CheckpointManager:
             meant = [c for c in checkpoints if c.name == f"epoch={name}.ckpt"]
             meant = meant or [c for c in checkpoints if str(c.place[0]) == (name.lstrip("0") or "0")]
         if not meant:
-            known = ", ".join(["@best", "@last", *(c.name.removesuffix(".ckpt") for c in reversed(checkpoints))])
-            raise CheckpointError(f"No checkpoint {which!r} in {self.directory}. There is: {known}.")
+            names = [c.name.removesuffix(".ckpt") for c in reversed(checkpoints)]
+            known = ", ".join([*(["@best"] if best in [c.name for c in checkpoints] else []), "@last", *names])
+            why = " None is the best before an evaluation has said so." if which == "@best" else ""
+            raise CheckpointError(f"No checkpoint {which!r} in {self.directory}.{why} There is: {known}.")
         return meant[:1]
 
     def _seen(self) -> dict[str, tuple[int, int] | None]:

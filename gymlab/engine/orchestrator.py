@@ -191,7 +191,7 @@ class Orchestrator:
         counters = self.counters
         env_steps = result.env_steps * self.processes
         counters.env_steps += env_steps
-        counters.frames += env_steps * self.config.frame_skip
+        counters.frames += env_steps * self.config.frame_skip + self.processes * self._frames_beside(result)
         counters.vec_steps += result.vec_steps
         counters.episodes += len(result.episodes)
         self.statistics.update(result.episodes)
@@ -199,6 +199,11 @@ class Orchestrator:
             self.buffers[action.buffer].add(result.trajectory)
         self.recorder.record_means(result.metrics)
         return env_steps
+
+    def _frames_beside(self, result: CollectResult) -> int:
+        """Frames of the episodes that ended by which they are more, or fewer, than `frame_skip` a step: a step that ends an episode skips no more."""
+        skip = self.config.frame_skip
+        return sum(ended.frames - ended.length * skip for ended in result.episodes if ended.frames is not None)
 
     def _update(self, action: Action) -> int:
         buffer = None if action.buffer is None else self.buffers[action.buffer]

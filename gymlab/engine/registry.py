@@ -41,7 +41,9 @@ class RunEntry:
     budget: int | None = None
     """Env steps it may take."""
     seconds: float | None = None
-    """Wall time of the training, over all sittings."""
+    """Time of the training loop, over all sittings."""
+    wall_seconds: float | None = None
+    """Wall time of the whole run, where it is known."""
     result: dict[str, Any] = field(default_factory=dict)
     """The final evaluation: mean, ci95, n, solved."""
     best_return: float | None = None
@@ -222,6 +224,7 @@ def _entry(run: Run, config: Mapping[str, Any], record: Mapping[str, Any]) -> Ru
         env_steps=None if steps is None else int(steps),
         budget=budget if is_whole(budget) else None,
         seconds=seconds,
+        wall_seconds=record.get("wall_seconds"),
         result={"ci95": None, **(record.get("result") or {})} if record.get("result") else {},
         best_return=record.get("best_return"),
         train_return=row.get(names.episode_return("train")),

@@ -6,7 +6,6 @@ import fcntl
 import logging
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from gymlab.config.schema import Config
 from gymlab.engine.files import read_mapping, relative_link, write_json
 from gymlab.engine.lock import boot_id, is_alive, look_at
 from gymlab.engine.record import known_fields
+from gymlab.engine.source import source_commit
 from gymlab.errors import CheckpointError, GymlabError, did_you_mean
 from gymlab.plain_files import open_plain
 
@@ -352,19 +352,36 @@ def _exclusively(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def sitting_times(run: Run) -> dict[str, float | None]:
+    """What a record says of time as a sitting begins: when it did, and the wall time of those before it.
+
+    That is not known where one of them was killed; nor is the whole, until this one has come to its end.
+    """
+    record = run.record
+    resumed = record.get("resumed") or []
+    if not resumed:
+        return {"sitting_began": record.get("started"), "wall_before": 0.0, "wall_seconds": None}
+    return {
+        "sitting_began": resumed[-1].get("time"),
+        "wall_before": record.get("wall_seconds"),
+        "wall_seconds": None,
+    }
+
+
+def wall_seconds(run: Run) -> float | None:
+    """Wall time of the run up to now, over all sittings, from the making of the environments on; None where that is not known."""
+    record = run.record
+    began, before = record.get("sitting_began"), record.get("wall_before")
+    return None if began is None or before is None else before + max(0.0, time.time() - began)
+
+
 def versions() -> dict[str, str]:
-    """Versions that matter to repeat a run, and the commit of the code when it is a git checkout."""
+    """Versions that matter to repeat a run, and the commit of gymlab's own source where that is known."""
     found = {}
     for package in ("gymlab", "torch", "gymnasium", "numpy", "lightning-fabric"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return found
-    if commit.returncode == 0:
-        found["commit"] = commit.stdout.strip()
-    return found
+    commit = source_commit()
+    return found | ({"commit": commit} if commit else {})

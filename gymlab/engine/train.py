@@ -42,7 +42,7 @@ from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.origin import EnvKwargs, arguments_to_name, named_again
 from gymlab.engine.report import repeat_command
 from gymlab.engine.resume import changed_settings, check_files, rewind, settings_before, split_tunable, write_config
-from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, versions
+from gymlab.engine.run import CONFIG, STARTED, Run, find_run, refuse_if_training, sitting_times, versions, wall_seconds
 from gymlab.engine.setup import Session, prepare
 from gymlab.engine.snapshot import restore, restore_shared
 from gymlab.engine.workflow import find_workflow
@@ -248,7 +248,9 @@ def _train_in(
         "by_turns": environment.by_turns,
         "workers": getattr(environment, "num_workers", None),
     }
-    run.update_record(status="running", **this_process(), **ended, versions=versions(), **computed)
+    run.update_record(
+        status="running", **this_process(), **ended, **sitting_times(run), versions=versions(), **computed
+    )
     run.update_record(repeat=repeat_command(run))
     threshold = return_threshold(session)
     try:
@@ -269,7 +271,9 @@ def _train_in(
     except BaseException as error:
         # Where the disk is full this cannot be written either: a run whose process is gone counts as crashed anyway.
         with suppress(OSError, GymlabError):
-            run.update_record(status="crashed", reason=_reason(error), ended=time.time())
+            run.update_record(
+                status="crashed", reason=_reason(error), ended=time.time(), wall_seconds=wall_seconds(run)
+            )
         raise
     return run
 
@@ -356,7 +360,7 @@ def _callbacks(run: Run, session: Session, threshold: float | None, styles: Metr
             on_train=_threshold_for(config.early_stop_on_train_threshold, threshold),
         )
     )
-    callbacks.append(Checkpoints(config.checkpoint_minutes, evaluates=bool(config.eval_freq_epochs)))
+    callbacks.append(Checkpoints(config.checkpoint_minutes))
     if config.video or config.eval_recording_freq_epochs:
         callbacks.append(Videos(run.dir / "videos", config.eval_recording_freq_epochs, config.video_max_seconds))
     callbacks.append(Report(run, threshold))

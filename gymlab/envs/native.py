@@ -167,6 +167,7 @@ class NativeVector(VectorEnv):
             repeat(None) if success is None else success.tolist(),
             repeat(False),
             repeat(None),
+            repeat(None),
             strict=False,
         )
         episodes = [Episode._make(row) for row in rows]

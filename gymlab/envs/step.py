@@ -32,6 +32,8 @@ class Episode(NamedTuple):
     """Whether the environment failed in the middle: its return says nothing about the agent."""
     told: dict[str, float] | None = None
     """Numbers that the environment told about the episode, where it has a method `episode_metrics()`."""
+    frames: int | None = None
+    """Steps of the environment itself under the agent's actions; None where nobody counts them: as many a step as are skipped."""
 
 
 @dataclass(slots=True)

@@ -127,6 +127,8 @@ class SubEnv(gym.Wrapper):
         self._episode_metrics: Callable[[], dict[str, float] | None] = getattr(
             env.unwrapped, "episode_metrics", lambda: None
         )
+        # An emulator skips frames by itself; the recorder above it counts whole steps.
+        self._frames_played: Callable[[], int] = getattr(env.unwrapped, "frames_played", lambda: recorder.steps)
         self._keepers = [layer for layer in layers(env) if hasattr(layer, "get_state") and hasattr(layer, "set_state")]
         self._success: bool | None = None
         self._told: dict[str, float] | None = None
@@ -204,6 +206,7 @@ class SubEnv(gym.Wrapper):
             terminated,
             self._success,
             told=self._told,
+            frames=self._frames_played(),
         )
 
     def render(self) -> Any:

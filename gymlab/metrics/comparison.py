@@ -61,7 +61,7 @@ class GroupResult:
 
     @property
     def seconds(self) -> float:
-        """Wall time that a run took, as a mean."""
+        """Time that a run trained, as a mean."""
         return fmean(run.seconds for run in self.runs)
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gymlab.metrics.alerts import Recap
 
 
+NOT_RECORDED = "not recorded"
+
+
 @dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything that the report says. Paths are written as they are given: relative ones keep the report movable."""
@@ -35,8 +38,10 @@ class ReportData:
     env_steps: int
     updates: int
     episodes: int
-    wall_seconds: float
-    """Seconds of training."""
+    wall_seconds: float | None
+    """Seconds of the whole run, the making of environments, the last evaluation and the video included; None where it is not known."""
+    training_seconds: float
+    """Seconds of the training loop, with its evaluations."""
     command: str
     """The command that trains the run anew."""
     threshold: float | None = None
@@ -75,8 +80,8 @@ class ReportData:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps per second of `wall_seconds`."""
-        return self.env_steps / self.wall_seconds if self.wall_seconds > 0 else 0.0
+        """Environment steps per second of training."""
+        return self.env_steps / self.training_seconds if self.training_seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,11 @@ def format_duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def duration_text(seconds: float | None) -> str:
+    """A duration, if somebody has written it down."""
+    return NOT_RECORDED if seconds is None else format_duration(seconds)
 
 
 def render_report(summary: ReportData) -> str:
@@ -171,7 +181,8 @@ def _return_text(summary: ReportData) -> str:
 
 
 def _time_text(summary: ReportData) -> str:
-    return f"{format_duration(summary.wall_seconds)} ({summary.steps_per_second:,.0f} env steps/s)"
+    training = f"{format_duration(summary.training_seconds)} of training, {summary.steps_per_second:,.0f} env steps/s"
+    return f"{duration_text(summary.wall_seconds)} ({training})"
 
 
 def _cell(value: str) -> str:
@@ -193,7 +204,7 @@ def report_panel(summary: ReportData) -> Panel:
         interval += f"  {summary.result.words}, n={summary.result.n}"
     grid.add_row("return", Text(interval, style="bold"))
     grid.add_row("env steps", f"{summary.env_steps:,}")
-    grid.add_row("time", _time_text(summary))
+    grid.add_row("wall time", _time_text(summary))
     for name, value in _places(summary):
         if value:
             grid.add_row(name, Text(redact_text(value)))

@@ -1,15 +1,19 @@
 """A training from end to end: what it writes, that it repeats, that it stops and fails cleanly."""
 
 import os
+import time
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 import gymlab
 from gymlab.config import dump
+from gymlab.engine.run import Run, sitting_times, wall_seconds
 from gymlab.engine.train import run_config
 from gymlab.errors import GymlabError
+from gymlab.metrics.report import format_duration
 
 TINY = {
     "max_env_steps": 2048,
@@ -174,3 +178,72 @@ def test_early_stop_on_the_training_threshold(tmp_path):
 def test_a_bandit_with_episodes_of_one_step_has_as_many_steps_as_episodes(tmp_path):
     run = tiny(tmp_path, "Bandit-v0:ppo", max_env_steps=512)
     assert run.metrics["train/cnt/episodes"] == run.metrics["train/cnt/env_steps"]
+
+
+def test_a_run_that_was_never_evaluated_claims_no_best(tmp_path):
+    run = tiny(tmp_path, eval_freq_epochs=None)
+    assert not os.path.lexists(run.dir / "checkpoints" / "best.ckpt")
+    assert run.record["best_return"] is None
+    assert "best" not in (run.dir / "report.md").read_text()
+    with pytest.raises(GymlabError, match="None is the best before an evaluation has said so"):
+        gymlab.load(f"{run.id}/@best", runs_dir=tmp_path)
+    assert gymlab.load(run.id, runs_dir=tmp_path).checkpoint is not None
+
+
+def test_wall_time_holds_more_than_the_training(tmp_path):
+    began = time.time()
+    run = tiny(tmp_path)
+    whole = time.time() - began
+    record = run.record
+    assert 0 < record["seconds"] < record["wall_seconds"] <= whole
+    assert f"({format_duration(record['seconds'])} of training" in (run.dir / "report.md").read_text()
+
+
+def test_the_wall_time_of_a_run_with_a_killed_sitting_is_not_known(tmp_path):
+    run = Run(tmp_path)
+    run.update_record(started=time.time() - 10)
+    run.update_record(**sitting_times(run))
+    assert 10 <= wall_seconds(run) < 60
+    ended = wall_seconds(run)
+    run.update_record(wall_seconds=ended, resumed=[{"from": "epoch=0001.ckpt", "time": time.time() - 5}])
+    run.update_record(**sitting_times(run))
+    assert ended + 5 <= wall_seconds(run) < ended + 55
+    # Killed here: the next sitting finds none.
+    run.update_record(resumed=[*run.record["resumed"], {"from": "epoch=0002.ckpt", "time": time.time()}])
+    run.update_record(**sitting_times(run))
+    assert wall_seconds(run) is None
+
+
+class Countdown(gym.Env):
+    """Ten steps an episode."""
+
+    observation_space, action_space = gym.spaces.Box(0, 10, (1,), np.float32), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = 10
+        return np.array([10], np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.array([self.left], np.float32), 1.0, self.left == 0, False, {}
+
+
+def test_frames_are_those_that_were_played_where_an_episode_ends_within_a_skip(tmp_path):
+    if "Countdown-v0" not in gym.registry:
+        gym.register("Countdown-v0", Countdown)
+    settings = {
+        "max_env_steps": 32,
+        "n_envs": 1,
+        "n_steps": 16,
+        "batch_size": 16,
+        "frame_skip": 4,
+        "eval_freq_epochs": None,
+    }
+    run = tiny(tmp_path, "Countdown-v0", algo="ppo", **settings)
+    metrics = run.metrics
+    steps, episodes, frames = (metrics[f"train/cnt/{name}"][-1] for name in ("env_steps", "episodes", "frames"))
+    # An episode of ten frames takes three steps: 4 + 4 + 2.
+    open_steps = steps - 3 * episodes
+    assert 0 <= open_steps <= 4
+    assert frames == 10 * episodes + 4 * open_steps

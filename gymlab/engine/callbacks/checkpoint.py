@@ -14,18 +14,16 @@ if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
 
 VAL_RETURN = episode_return("val")
-TRAIN_RETURN = episode_return("train")
 
 
 class Checkpoints(Callback):
     """Saves at each evaluation, every few minutes, at each phase's end and at every stop.
 
-    Best is the highest evaluation mean; in a run without evaluation, the highest training mean.
+    Best is the highest evaluation mean; before the first one, and in a run without any, no checkpoint is best.
     """
 
-    def __init__(self, minutes: float, *, evaluates: bool) -> None:
+    def __init__(self, minutes: float) -> None:
         self.seconds = minutes * 60
-        self.judged_by = VAL_RETURN if evaluates else TRAIN_RETURN
         self._saved_at = time.monotonic()
         self._saved_steps = -1
         self._row: dict[str, float] = {}
@@ -48,10 +46,10 @@ class Checkpoints(Callback):
     def _save(self, loop: Orchestrator) -> None:
         if self._saved_steps == loop.counters.env_steps + loop.counters.updates:
             return
-        score = self._row.get(self.judged_by)
-        best = score is not None and (loop.best_score is None or score > loop.best_score)
+        score = self._row.get(VAL_RETURN)
+        best = score is not None and (loop.best_score is None or score > loop.best_score or not loop.checkpoints.best)
         if best:
             loop.best_score = score
-        loop.save_checkpoint(self._row, best=best or loop.best_score is None)
+        loop.save_checkpoint(self._row, best=best)
         self._saved_steps = loop.counters.env_steps + loop.counters.updates
         self._saved_at = time.monotonic()

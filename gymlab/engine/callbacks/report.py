@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.evaluation import evaluate
 from gymlab.engine.report import PICTURES, repeat_command, write_report
+from gymlab.engine.run import wall_seconds
 from gymlab.metrics.report import ReportData
 from gymlab.plain_files import replacing
 
@@ -38,6 +39,7 @@ class Report(Callback):
             threshold=self.threshold,
             notices=list(loop.monitor.notices),
             pictures=self._draw(loop),
+            wall_seconds=wall_seconds(self.run),
         )
         written = write_report(self.run, str(loop.stop_reason))
         loop.monitor.report(replace(_seen_from_here(written), command=repeat_command(self.run, from_here=True)))

@@ -98,6 +98,7 @@ class AtariGame(gym.Env):
         if render_mode == "human":
             self.ale.setBool("display_screen", True)
         self._path = str(ale_py.roms.get_rom_path(settings.rom))
+        self._first_frame = 0
         self._load()
         self.minimal_actions = [action.value for action in self.ale.getMinimalActionSet()]
         """The emulator's numbers of the actions that do something in this game."""
@@ -156,7 +157,13 @@ class AtariGame(gym.Env):
         observation = self._look()
         for action in self._fire_actions:
             observation, _ = self._act(action)
+        self._first_frame = self.ale.getEpisodeFrameNumber()
         return observation, {"lives": self.ale.lives()}
+
+    def frames_played(self) -> int:
+        """Frames since the agent took over: a game that ends within a step skips no more of them."""
+        played: int = self.ale.getEpisodeFrameNumber() - self._first_frame
+        return played
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Hold the joystick for `frame_skip` frames; with `use_fire_reset`, a lost life is followed by the actions that serve the next ball."""

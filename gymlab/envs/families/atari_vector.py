@@ -62,6 +62,7 @@ class Game:
         """Sum of what the game itself gave since then."""
         self.lives = self.frames = 0
         """Lives that are left, and frames since the episode began, no-ops included."""
+        self._first_frame = 0
         self.picture = np.empty(0, np.uint8)
         """[C, H, W] the newest frames."""
         self.reward = 0.0
@@ -84,6 +85,7 @@ class Game:
         self.length, self.score, self.actions = 0, 0.0, []
         for action in self._fire_actions:
             self._press(action)
+        self._first_frame = self.frames
         for action in actions:
             self.send(action)
             self.receive()
@@ -127,6 +129,11 @@ class Game:
         missing = self._stack - self._pictures
         if grayscale and missing > 0:
             self.picture[:missing] = self.picture[missing]
+
+    @property
+    def frames_played(self) -> int:
+        """Frames since the agent took over."""
+        return self.frames - self._first_frame
 
     def close(self) -> None:
         """Stop the thread."""
@@ -296,6 +303,7 @@ class AtariVector(VectorEnv):
                 float(self._shaped_returns[index]),
                 self._games[index].length,
                 self._games[index].terminated,
+                frames=self._games[index].frames_played,
             )
             for index in over
         ]

@@ -11,6 +11,7 @@ import yaml
 
 from gymlab.config.derive import check_schedules
 from gymlab.config.dialects import canonical_name
+from gymlab.config.dotted import flat
 from gymlab.config.environment_ids import check_module
 from gymlab.config.field_types import default_of, describe_type
 from gymlab.config.load import SchemaOf
@@ -70,17 +71,6 @@ def diff_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str,
     before, after = flat(old), flat(new)
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested data by dotted key."""
-    result: dict[str, Any] = {}
-    for key, value in data.items():
-        if isinstance(value, Mapping) and value:
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
 
 
 @dataclass(frozen=True)

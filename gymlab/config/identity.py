@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gymlab.config.dump import flat
+from gymlab.config.dotted import flat
 
 SEED = "seed"
 WITHOUT_RESULT: Mapping[str, str] = {

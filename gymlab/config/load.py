@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from gymlab.config.effects import check_effects
 from gymlab.config.environment_files import Library, Section, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
+from gymlab.config.labels import check_variant, declared_by, follow_overrides
 from gymlab.config.names import algorithm_name, has_older_names, known_names
 from gymlab.config.phases import parse_phases
 from gymlab.config.schema import Config, Phase
@@ -69,13 +71,16 @@ def load(
     if choices or "defaults" in fields:
         fields = compose(fields, choices, library.roots, section.place)
     tree = rename(fields, section.place, notices)
+    declared = declared_by(section, rename(section.fields, section.place, []), algorithms)
     tree = _lay_on_top(tree, notices, sweep or {}, debugger, values, env_kwargs)
     if has_references(tree):
         tree = resolve_references(tree, section.place)
     tree = lift_groups(tree, section.place, notices)
+    check_variant(tree, declared, section)
     _name_algorithm(tree, section, algorithms)
+    spec_on_top = follow_overrides(tree, declared)
     schema = schema_of(tree["algo_id"])
-    _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices)
+    _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices, spec_on_top)
     tree = translate(tree, schema, section.place)
     _check_fields(tree, schema, section.place, notices, schema_of, algorithms)
     given = frozenset(tree)
@@ -234,7 +239,12 @@ def _name_algorithm(tree: Located, section: Section, algorithms: Sequence[str]) 
 
 
 def _name_environment(
-    tree: Located, section: Section, named_by_user: str, library: Library, notices: list[str]
+    tree: Located,
+    section: Section,
+    named_by_user: str,
+    library: Library,
+    notices: list[str],
+    spec_on_top: Mapping[str, Any],
 ) -> None:
     """Retired ids, the project's name, and a spec from the environment's file when the variant has none."""
     if not isinstance(tree.get("env_id"), str):
@@ -250,8 +260,10 @@ def _name_environment(
     if not tree.get("spec"):
         for file in library.matching(tree["env_id"]):
             if file.base.get("spec"):
-                tree.put("spec", file.base["spec"], file.base.where.get("spec"))
+                tree.put("spec", deepcopy(file.base["spec"]), file.base.where.get("spec"))
                 break
+    for name, value in spec_on_top.items():
+        set_dotted(tree, f"spec.{name}", value, COMMAND_LINE)
 
 
 def _lay_on_top(

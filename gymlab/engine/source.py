@@ -8,8 +8,6 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import gymlab
-
 DIGITS = 12
 DIRTY = "+dirty"
 """Follows the commit when files of the package differ from it."""
@@ -19,7 +17,7 @@ def source_commit(package: Path | None = None) -> str | None:
     """The commit that the package was checked out at, with `+dirty` if it was changed since; of one that pip took from a
     repository, the commit that pip wrote down; else None.
     """
-    package = (package or Path(gymlab.__file__).parent).resolve()
+    package = (package or Path(__file__).parents[1]).resolve()
     # A package in the virtual environment of somebody's project lies in that project's checkout, but is not tracked there.
     if _git(package, "rev-parse", "--show-toplevel") != str(package.parent) or not _git(
         package, "ls-files", "__init__.py"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import yaml
@@ -14,8 +16,11 @@ from benchmarks.claims import Claim
 from gymlab.engine.run import Run
 from gymlab.metrics.names import ENV_STEPS, episode_return
 from gymlab.metrics.plots import curves
+from gymlab.metrics.report import NOT_RECORDED
 from gymlab.metrics.statistics import estimate
 
+MEASURED = "Measured on"
+"""Begins the line that says when and where."""
 TRAIN_RETURN = episode_return("train")
 
 
@@ -47,6 +52,7 @@ class Ordering:
             f"## {self.title}",
             "",
             f"`gymlab train <experiment> --seeds {self.seeds[0]}-{self.seeds[-1]}`; ordered by the training return over the whole budget.",
+            _measured([run.record for claim in self.claims for run in _runs(claim, runs_dir)]),
         ]
         lines += [
             "",
@@ -73,6 +79,14 @@ def load_orderings() -> list[Ordering]:
     """What orderings.yaml lists."""
     entries = yaml.safe_load((Path(__file__).parent / "orderings.yaml").read_text())
     return [Ordering(**{**entry, "seeds": tuple(entry["seeds"])}) for entry in entries]
+
+
+def _measured(records: Sequence[Mapping[str, Any]]) -> str:
+    """When, with which commit and on which processor; each once."""
+    days = dict.fromkeys(time.strftime("%Y-%m-%d", time.gmtime(record["started"])) for record in records)
+    commits = dict.fromkeys((record.get("versions") or {}).get("commit", NOT_RECORDED) for record in records)
+    processors = dict.fromkeys((record.get("machine") or {}).get("processor", NOT_RECORDED) for record in records)
+    return f"{MEASURED} {', '.join(days)}; commit {', '.join(commits)}; processor: {', '.join(processors)}."
 
 
 def _runs(claim: Claim, runs_dir: Path) -> Iterator[Run]:

@@ -42,8 +42,8 @@ def main() -> int:
 
 
 def speed_table(page: str) -> str:
-    """The ratios of docs/benchmarks.md, one line a setting."""
-    lines = ["| setting | gymlab | stable-baselines3 | ratio |", "|---|---|---|---|"]
+    """The ratios of docs/benchmarks.md, one line a setting, with the range over repeats; under them when and where they were measured."""
+    lines = ["| setting | gymlab | stable-baselines3 | ratio | range over repeats |", "|---|---|---|---|---|"]
     for setting, section in re.findall(
         r"^### CartPole-v1, PPO, ([^\n]+)\n(.*?)(?=^### )", page, re.DOTALL | re.MULTILINE
     ):
@@ -53,8 +53,12 @@ def speed_table(page: str) -> str:
             if row.startswith("| ")
         }
         own, peer = cells["gymlab"], cells["stable-baselines3"]
-        lines.append(f"| {setting} | {own[3]} env steps/s | {peer[3]} | **{own[5]}** |")
-    return "\n".join(lines)
+        lines.append(f"| {setting} | {own[3]} env steps/s | {peer[3]} | **{own[5]}** | {own[7]} |")
+    measured = re.search(
+        r"^Written by `gymlab bench ppo` on (\S+), commit (\w+)[^\n]*\nMachine: ([^\n]+)", page, re.MULTILINE
+    )
+    assert measured is not None, "docs/benchmarks.md does not say when and where `gymlab bench ppo` was run"
+    return "\n".join([*lines, "", f"Measured on {measured[1]}, commit {measured[2]}: {measured[3]}"])
 
 
 def fill(page: Path, name: str, text: str) -> None:

@@ -155,15 +155,28 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
             seed=int(entry.seed or 0),
             value=entry.result["mean"],
             env_steps=entry.env_steps or 0,
-            wall_seconds=entry.seconds or 0.0,
+            training_seconds=entry.seconds or 0.0,
             command=_command(entry),
-            commit=commit_of(entry) or "unknown",
+            commit=commit_of(entry),
             threshold=entry.result.get("threshold"),
+            own_threshold=_own_threshold(entry),
+            wall_seconds=entry.wall_seconds,
+            started=entry.record.get("started"),
+            processor=(entry.record.get("machine") or {}).get("processor"),
         )
         for group in groups
         for entry in group.entries
     ]
     return results, [*left_out, *told]
+
+
+def _own_threshold(entry: RunEntry) -> float | None:
+    """The task's own threshold: the one that the run was held against, unless its config names another."""
+    config = entry.run.config_data
+    if config.get("reward_threshold") is None:
+        return entry.result.get("threshold")
+    own = ((config.get("spec") or {}).get("returns") or {}).get("threshold_solved")
+    return float(own) if isinstance(own, int | float) else None
 
 
 def _needed(entry: RunEntry) -> dict[str, Any]:

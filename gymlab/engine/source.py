@@ -8,9 +8,9 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from gymlab.metrics.report import DIRTY
+
 DIGITS = 12
-DIRTY = "+dirty"
-"""Follows the commit when files of the package differ from it."""
 
 
 def source_commit(package: Path | None = None) -> str | None:

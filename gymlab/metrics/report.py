@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 
 NOT_RECORDED = "not recorded"
+DIRTY = "+dirty"
+"""Ends a commit whose files had been changed."""
+RESULTS_HEAD = (
+    "| experiment | return over seeds [95% interval] (range below 5 seeds) | seeds | reached | env steps | "
+    "wall time (training) | command | commit | date | processor |"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +100,19 @@ class RunResult:
     value: float
     """Mean return over the final agent's evaluation episodes."""
     env_steps: int
-    wall_seconds: float
+    training_seconds: float
     command: str
-    commit: str
+    commit: str | None = None
     threshold: float | None = None
+    """The return that it is held against."""
+    own_threshold: float | None = None
+    """The return that counts as solved in the task itself."""
+    of_return: bool = True
+    """Whether `value` and `threshold` are returns; of another metric the task has no threshold."""
+    wall_seconds: float | None = None
+    started: float | None = None
+    """When it began, in seconds since 1970."""
+    processor: str | None = None
 
 
 def format_duration(seconds: float) -> str:
@@ -237,10 +253,7 @@ def results_table(runs: Sequence[RunResult]) -> str:
     groups: dict[str, list[RunResult]] = {}
     for run in runs:
         groups.setdefault(run.experiment, []).append(run)
-    lines = [
-        "| experiment | return over seeds [95% interval] (range below 5 seeds) | seeds | reached | env steps | wall time | command | commit |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = [RESULTS_HEAD, "|---" * (RESULTS_HEAD.count(" | ") + 1) + "|"]
     for experiment, group in groups.items():
         group = sorted(group, key=lambda run: run.seed)
         cells = [
@@ -249,9 +262,17 @@ def results_table(runs: Sequence[RunResult]) -> str:
             _seeds_text([run.seed for run in group]),
             _reached_text(group),
             f"{fmean(run.env_steps for run in group):,.0f}",
-            format_duration(fmean(run.wall_seconds for run in group)),
+            times_text(_mean([run.wall_seconds for run in group]), fmean(run.training_seconds for run in group)),
             ", ".join(f"`{command}`" for command in dict.fromkeys(run.command for run in group)),
-            ", ".join(f"`{commit[:9]}`" for commit in dict.fromkeys(run.commit for run in group)),
+            _each(
+                f"`{run.commit.removesuffix(DIRTY)[:9]}{DIRTY * run.commit.endswith(DIRTY)}`" if run.commit else None
+                for run in group
+            ),
+            _each(
+                time.strftime("%Y-%m-%d", time.gmtime(run.started)) if run.started is not None else None
+                for run in group
+            ),
+            _each(run.processor for run in group),
         ]
         lines.append("| " + " | ".join(_cell(clean(redact_text(cell))) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -263,7 +284,32 @@ def _reached_text(group: Sequence[RunResult]) -> str:
         return "–"
     reached = sum(run.value >= run.threshold for run in judged if run.threshold is not None)
     thresholds = ", ".join(dict.fromkeys(f"{run.threshold:g}" for run in judged))
-    return f"{reached}/{len(judged)} ≥ {thresholds}"
+    own = dict.fromkeys(own_threshold_text(run.threshold, run.own_threshold, of_return=run.of_return) for run in judged)
+    return f"{reached}/{len(judged)} ≥ {thresholds} ({', '.join(own)})"
+
+
+def own_threshold_text(threshold: float | None, own: float | None, *, of_return: bool = True) -> str:
+    """How the return that something is held against stands to the one that counts as solved."""
+    if own is None:
+        return "the task has none of its own"
+    if not of_return:
+        return f"the task's own: a return of {own:g}"
+    return "the task's own" if own == threshold else f"the task's own: {own:g}"
+
+
+def times_text(wall: float | None, training: float) -> str:
+    """Wall time, with that of training behind it."""
+    return f"{duration_text(wall)} ({format_duration(training)})"
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _each(texts: Iterable[str | None]) -> str:
+    """Different texts, each once; what nobody wrote down is said to be so."""
+    return ", ".join(dict.fromkeys(NOT_RECORDED if text is None else text for text in texts))
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:

@@ -136,14 +136,36 @@ def test_results_are_grouped_by_experiment_with_an_interval_over_seeds():
     runs += [run(3, -90.0, "Acrobot-v1:ppo", threshold=-100.0), run(7, 12.0, "Bandit-v0:ppo", threshold=None)]
     runs += [run(seed, value, "Pendulum-v1:ppo") for seed, value in enumerate((-150.0, -170.0, -190.0))]
     header, _, *lines = results_table(runs).splitlines()
-    assert header.count("|") == 9
+    assert header.count("|") == 11
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0][:4] == ["`CartPole-v1:ppo`", "494.0 [477.3, 510.7]", "0-4", "4/5 ≥ 475"]
-    assert cells[0][4:] == ["52,000", "10.0 s", "`gymlab train CartPole-v1:ppo --seeds 0-4`", "`012345678`"]
-    assert cells[1][:4] == ["`Acrobot-v1:ppo`", "-90.0 (n=1, no interval)", "3", "1/1 ≥ -100"]
+    assert cells[0][:4] == [
+        "`CartPole-v1:ppo`",
+        "494.0 [477.3, 510.7]",
+        "0-4",
+        "4/5 ≥ 475 (the task has none of its own)",
+    ]
+    assert cells[0][4:6] == ["52,000", "not recorded (10.0 s)"]
+    assert cells[0][6:] == ["`gymlab train CartPole-v1:ppo --seeds 0-4`", "`012345678`", "not recorded", "not recorded"]
+    assert cells[1][:4] == [
+        "`Acrobot-v1:ppo`",
+        "-90.0 (n=1, no interval)",
+        "3",
+        "1/1 ≥ -100 (the task has none of its own)",
+    ]
     assert cells[2][3] == "–"
     assert cells[3][1] == "-170.0 (range -190.0 to -150.0)"
     assert "range below 5 seeds" in header
+    known = {
+        "own_threshold": 18.0,
+        "wall_seconds": 12.0,
+        "started": 0.0,
+        "processor": "a chip",
+        "commit": "0123456789ab+dirty",
+    }
+    (line,) = results_table([replace(run(0, 5.0, "Pong", threshold=0.0), **known)]).splitlines()[2:]
+    assert "| 1/1 ≥ 0 (the task's own: 18) |" in line
+    assert line.endswith("| `012345678+dirty` | 1970-01-01 | a chip |")
+    assert "| 12.0 s (10.0 s) |" in line
 
 
 def test_alerts_are_recapped():

@@ -219,6 +219,7 @@ GENERAL: dict[str, Case | Any] = {
     "epoch_env_steps": 48,
     "eval_warmup_epochs": 3,
     "eval_max_episode_steps": 2,
+    "eval_step_limit": 2,
     "eval_recording_freq_epochs": 1,
     "video_max_seconds": Case(0.1, {"video": True, "eval_max_episode_steps": None}),
     "video_max_episode_steps": Case(2, {"video": True}),

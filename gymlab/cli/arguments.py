@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -125,6 +126,17 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
+def positive(text: str) -> float:
+    """A number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
 def add_plugins(parser: argparse.ArgumentParser) -> None:
     """`--plugin`."""
     text = "module of yours that registers environments, algorithms or components; repeatable"
@@ -157,6 +169,22 @@ def add_playing(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--stochastic", action="store_false", dest="deterministic", help="the same as --no-deterministic"
+    )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Where playing gives up on episodes that do not end."""
+    parser.add_argument(
+        "--step-limit",
+        type=at_least_one,
+        metavar="N",
+        help="give up on an episode after N steps; it is then unfinished (default: the run's eval_step_limit, else 100,000)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=positive,
+        metavar="SECONDS",
+        help="stop after so long; what has not ended is unfinished (default: the run's eval_time_limit, else 600)",
     )
 
 

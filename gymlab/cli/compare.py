@@ -122,6 +122,8 @@ def read_runs(references: Sequence[str], runs_dir: str | None) -> tuple[list[Run
             continue
         if entry.status != "finished":
             notices.append(f"{entry.id} is {entry.status}: it counts as far as it came.")
+        if note := entry.result.get("note"):
+            notices.append(f"{entry.id}: {note}.")
         entries.append(entry)
     if not entries:
         raise GymlabError("None of these runs can be read.")
@@ -144,7 +146,7 @@ def choose_metric(entries: Sequence[RunEntry], wanted: str | None) -> tuple[str,
             hint = did_you_mean(wanted, columns)
             raise GymlabError(f"--metric {wanted!r}: no run has it. {hint} Known are the columns of metrics.csv.")
         return wanted, False, []
-    from_result = all(entry.result for entry in entries)
+    from_result = all(entry.result.get("mean") is not None for entry in entries)
     if all(points(_metrics(entry), episode_return("val"))[0].size for entry in entries):
         return episode_return("val"), from_result, []
     notice = f"Not every run was evaluated while it trained: curves are of {episode_return('train')}."
@@ -178,7 +180,9 @@ def compared_runs(
             curve = curves[entry.id]
             score = float(entry.result["mean"]) if from_result else float(curve[1][-1])
             steps, seconds = entry.env_steps or 0, entry.seconds or 0.0
-            runs.append(ComparedRun(entry.id, found.label, str(entry.env_id), entry.seed, score, curve, steps, seconds))
+            note = entry.result.get("note") if from_result else None
+            place = (entry.id, found.label, str(entry.env_id), entry.seed)
+            runs.append(ComparedRun(*place, score, curve, steps, seconds, note))
     return runs, [*notices, *told]
 
 
@@ -234,7 +238,8 @@ def random_return(entry: RunEntry, env_kwargs: Sequence[str] = ()) -> float:
     """What chance scores: as the spec says (`returns.random`), else measured over a few episodes."""
     import numpy as np
 
-    from gymlab.engine.playing import Game, RandomPolicy
+    from gymlab.engine.evaluation import Limits
+    from gymlab.engine.playing import UNFINISHED, Game, RandomPolicy
     from gymlab.engine.train import run_config, stored_config
     from gymlab.envs.wrappers.registry import parse_wrapper
 
@@ -246,9 +251,15 @@ def random_return(entry: RunEntry, env_kwargs: Sequence[str] = ()) -> float:
     fitting = [text for text in env_kwargs if re.split(r"[.=]", text)[0] in owners]
     with Game(run_config(entry.run, fitting), seed=0, render=False) as game:
         game.policy = RandomPolicy(game.env.action_space, seed=0)
-        for _ in game.play(RANDOM_EPISODES):
+        for _ in game.play(RANDOM_EPISODES, Limits.of(game.config)):
             pass
-        return float(np.mean([episode.env_return for episode in game.finished]))
+        whole = [episode.env_return for episode in game.finished if episode.ending != UNFINISHED]
+    if not whole:
+        raise GymlabError(
+            f"--normalise: chance ends no episode of {entry.env_id} in time, so that what it scores is unknown. "
+            "Set spec.returns.random in its experiment."
+        )
+    return float(np.mean(whole))
 
 
 def _metrics(entry: RunEntry) -> dict[str, list[float | None]]:
@@ -321,7 +332,7 @@ def _as_json(comparison: Comparison, metric: str, score: str, picture: Path, tab
             {
                 "environment": result.environment,
                 "group": result.group,
-                "runs": [{"id": run.id, "seed": run.seed, "score": run.score} for run in result.runs],
+                "runs": [{"id": run.id, "seed": run.seed, "score": run.score, "note": run.note} for run in result.runs],
                 **{name: interval(getattr(result, name)) for name in ("iqm", "mean", "median")},
                 "min": result.mean.smallest,
                 "max": result.mean.largest,

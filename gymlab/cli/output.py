@@ -18,6 +18,9 @@ from rich.text import Text
 from gymlab.metrics.redact import redact_text
 from gymlab.metrics.terminal import CleanConsole, clean, escape_json
 
+PLAIN_SECONDS = 10.0
+"""Between two lines about how far something is, where no bar can be drawn."""
+
 
 class Screen(CleanConsole):
     """A console that leaves a broken pipe to `main`, which knows the exit code for it."""
@@ -97,15 +100,40 @@ def table(title: str, *columns: str, right: Sequence[str] = (), whole: Sequence[
 
 
 @contextmanager
-def progress(text: str, total: int, *, shown: bool = True) -> Iterator[Callable[[], None]]:
-    """A bar on the error stream that goes away when all is done; what it gives is called after each of `total` parts."""
+def progress(text: str, total: int, *, shown: bool = True) -> Iterator[Callable[..., None]]:
+    """A bar on the error stream that goes away when all is done; in a pipe a line now and then.
+
+    What it gives is called after each of `total` parts, or with the number of parts that are done and the steps so far.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = error_screen()
-    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        task = bar.add_task(text, total=total)
-        yield lambda: bar.advance(task)
+    counts = TextColumn("{task.fields[steps]}", markup=False)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), counts)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not (shown and console.is_terminal)
+    ) as bar:
+        task, finished, line_at = bar.add_task(text, total=total, steps=""), 0, time.monotonic() + PLAIN_SECONDS
+
+        def advance(done: int | None = None, steps: int | None = None) -> None:
+            nonlocal finished, line_at
+            finished = finished + 1 if done is None else done
+            told = "" if steps is None else f"{steps:,} steps"
+            bar.update(task, completed=finished, steps=told)
+            if shown and not console.is_terminal and time.monotonic() >= line_at:
+                line_at = time.monotonic() + PLAIN_SECONDS
+                parts = (f"{text} {finished}/{total}", told)
+                console.print(Text(", ".join(part for part in parts if part)), soft_wrap=True)
+
+        yield advance
+
+
+def checkpoint_text(path: Path) -> str:
+    """A checkpoint's path, and whether it is the best or the last one of its run."""
+    from gymlab.engine.registry import links_to
+
+    links = links_to(path)
+    return f"{path} ({', '.join(links)})" if links else str(path)
 
 
 def one_line(text: str) -> Text:
@@ -116,13 +144,6 @@ def one_line(text: str) -> Text:
 def bold(text: str) -> Text:
     """A text that stands out."""
     return Text(text, style="bold")
-
-
-def interval(result: Mapping[str, Any]) -> str:
-    """`487.2 [480.1, 493.9]` of a result with `mean` and `ci95`; of few values `34.0 (range 30.0 to 38.0)`."""
-    from gymlab.metrics.statistics import Interval
-
-    return "-" if result.get("mean") is None else str(Interval.of_result(result))
 
 
 def ago(moment: float | None) -> str:

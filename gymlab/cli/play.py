@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +16,20 @@ from gymlab.cli.arguments import (
     add_best_reference,
     add_env_kwargs,
     add_json,
+    add_limits,
     add_playing,
     add_plugins,
     add_runs_directory,
     at_least_one,
     named_modules,
+    positive,
 )
 from gymlab.errors import CheckpointError, GymlabError
 
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
+    from gymlab.engine.evaluation import Limits
     from gymlab.engine.playing import PlayedEpisode, Playing
     from gymlab.engine.run import Run
     from gymlab.engine.saved_episodes import EpisodeEntry
@@ -50,6 +52,8 @@ AGENT_DREAMS, USER_DREAMS, RECORDED = "agent-in-world-model", "play-in-world-mod
 BY_HAND = ("user", USER_DREAMS)
 WITHOUT_AGENT = ("random", "user")
 HEADLESS_EPISODES = 10
+STEPS_SHOWN = 1000
+"""Between two looks at how far an episode is."""
 SHOWN_SAVED = 10
 """Newest episodes of each split in the table of those that are saved."""
 MOST_FRAMES = 108_000
@@ -83,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step-by-step", action="store_true", help="begin paused: n or right takes a step; headless: one line a step"
     )
     parser.add_argument("--no-header", action="store_true", help="no panel beside the picture and no table of keys")
-    parser.add_argument("--fps", type=_rate, metavar="N", help="steps a second (default: the environment's own)")
+    parser.add_argument("--fps", type=positive, metavar="N", help="steps a second (default: the environment's own)")
     parser.add_argument(
         "--episodes",
         type=at_least_one,
@@ -91,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"episodes to play (default: until you quit; {HEADLESS_EPISODES} headless, 1 for a video)",
     )
     add_playing(parser)
+    add_limits(parser)
     add_env_kwargs(parser)
     add_plugins(parser)
     add_runs_directory(parser)
@@ -142,9 +147,13 @@ def needs_window(arguments: argparse.Namespace) -> bool:
     if arguments.mode in BY_HAND and arguments.headless:
         option = "--mode user" if arguments.mode == "user" else f"--{arguments.mode}"
         raise GymlabError(f"{option} needs a window for its keys: leave --headless out.")
-    if arguments.headless:
-        return False
-    return arguments.save is None or arguments.mode in BY_HAND or arguments.step_by_step
+    in_window = not arguments.headless and (
+        arguments.save is None or arguments.mode in BY_HAND or arguments.step_by_step
+    )
+    for option, given in (("--step-limit", arguments.step_limit), ("--time-limit", arguments.time_limit)):
+        if in_window and given is not None:
+            raise GymlabError(f"{option} is for --headless and --save: a window is open until you close it.")
+    return in_window
 
 
 def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
@@ -152,11 +161,14 @@ def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
     target = find_target(
         arguments.reference, arguments.mode, arguments.runs_dir, arguments.plugin, arguments.env_kwargs
     )
+    from gymlab.engine.evaluation import Limits
     from gymlab.engine.recorded_game import RecordedGame
     from gymlab.metrics.video import VideoWriter
 
     deterministic = target.config.eval_deterministic if arguments.deterministic is None else arguments.deterministic
     video = None if arguments.save is None else video_path(arguments.save, target, arguments.mode, arguments.seed)
+    episodes = arguments.episodes or (HEADLESS_EPISODES if video is None else 1)
+    limits = Limits.of(target.config, steps=arguments.step_limit, seconds=arguments.time_limit)
     with ExitStack() as stack:
         drawn = in_window or video is not None
         game = stack.enter_context(_open(target, arguments, deterministic=deterministic, render=drawn))
@@ -171,8 +183,11 @@ def play(arguments: argparse.Namespace, in_window: bool) -> dict[str, Any]:
             window = stack.enter_context(PlayWindow(game, fps, title=title, film=film, header=header))
             window.play(arguments.episodes, paused=arguments.step_by_step)
         elif arguments.mode != RECORDED or film is not None:
-            _play_headless(game, arguments, film)
-    played = saved(game.entries) if isinstance(game, RecordedGame) else summary(game.finished)
+            _play_headless(game, arguments, film, episodes, limits)
+    if isinstance(game, RecordedGame):
+        played = saved(game.entries)
+    else:
+        played = summary(game.finished) if in_window else summary(game.finished, episodes, limits)
     return {
         **played,
         "env_id": target.config.env_id,
@@ -211,19 +226,21 @@ def _open(target: Target, arguments: argparse.Namespace, *, deterministic: bool,
     return game
 
 
-def _play_headless(game: Playing, arguments: argparse.Namespace, film: Any) -> None:
+def _play_headless(game: Playing, arguments: argparse.Namespace, film: Any, episodes: int, limits: Limits) -> None:
     from gymlab.cli.output import progress
 
-    episodes = arguments.episodes or (HEADLESS_EPISODES if film is None else 1)
     lines = arguments.step_by_step
+    if lines:
+        # Somebody may sit before each step.
+        limits = replace(limits, seconds=arguments.time_limit)
     with progress("playing", episodes, shown=not lines and not arguments.json) as advance:
-        for _ in game.play(episodes):
+        for _ in game.play(episodes, limits):
             if film is not None:
                 film.add(game.frame())
             if lines:
                 _show_step(game)
-            if game.ending is not None:
-                advance()
+            if game.ending is not None or not game.steps % STEPS_SHOWN:
+                advance(len(game.finished), game.steps)
 
 
 def _show_step(game: Playing) -> None:
@@ -322,21 +339,31 @@ def video_path(given: str, target: Target, mode: str, seed: int) -> Path:
     return path
 
 
-def summary(episodes: Sequence[PlayedEpisode]) -> dict[str, Any]:
-    """Each episode, and mean, interval and range of those that came to their end."""
+def summary(
+    episodes: Sequence[PlayedEpisode], asked: int | None = None, limits: Limits | None = None
+) -> dict[str, Any]:
+    """Each episode, and mean, interval and range of those that came to their end; of `asked` ones what may be said."""
     import numpy as np
 
-    from gymlab.engine.playing import LEFT
+    from gymlab.engine.playing import LEFT, UNFINISHED
+    from gymlab.metrics.results import judge
     from gymlab.metrics.statistics import estimate
 
     rows = [{"return": e.env_return, "length": e.length, "ending": e.ending, "success": e.success} for e in episodes]
-    whole = [episode for episode in episodes if episode.ending != LEFT]
+    whole = [episode for episode in episodes if episode.ending not in (LEFT, UNFINISHED)]
     found: dict[str, Any] = {"episodes": rows, "n": len(whole), "mean": None, "ci95": None}
     if whole:
         returns = estimate([episode.env_return for episode in whole], episodes=True)
         found |= {"mean": returns.mean, "ci95": returns.ci95, "min": returns.smallest, "max": returns.largest}
         found["ep_len"] = float(np.mean([episode.length for episode in whole]))
-    return found
+    if asked is None or limits is None:
+        return found
+    longest = max((episode.length for episode in episodes), default=0)
+    cut = None if len(whole) == asked else limits.of_steps if longest >= limits.steps else limits.of_time
+    judged = judge(
+        {**found, "asked": asked, "complete": len(whole) == asked, "cut": cut, "steps": longest, "shortened": None}
+    )
+    return found | {name: judged[name] for name in ("asked", "complete", "cut", "ci95", "note")}
 
 
 def saved(entries: Sequence[EpisodeEntry]) -> dict[str, Any]:
@@ -390,8 +417,9 @@ def _show_saved(result: dict[str, Any]) -> None:
 def _show(result: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from gymlab.cli.output import screen, table
-    from gymlab.metrics.statistics import Interval, format_number, reward_text
+    from gymlab.cli.output import checkpoint_text, screen, table
+    from gymlab.metrics.results import beside_text, return_text
+    from gymlab.metrics.statistics import format_number, reward_text
 
     if result["mode"] == RECORDED:
         _show_saved(result)
@@ -407,24 +435,14 @@ def _show(result: dict[str, Any]) -> None:
         console.print("No episode was played.")
     if result["n"] > 1:
         lengths = f"mean length {format_number(result['ep_len'])}"
-        found = Interval.of_result(result)
-        rest = f"  {found.words}, n={found.n}; {lengths}"
-        console.print(Text.assemble("\nreturn ", (str(found), "bold"), rest), soft_wrap=True)
+        beside = "; ".join(part for part in (beside_text(result), lengths) if part)
+        console.print(Text.assemble("\nreturn ", (return_text(result), "bold"), f"  {beside}"), soft_wrap=True)
+    elif result.get("note"):
+        console.print(f"\n{result['note']}", soft_wrap=True)
     how = {True: "deterministic actions", False: "sampled actions", None: f"mode {result['mode']}"}
     console.print(f"{how[result['deterministic']]}, seed {result['seed']}", style="dim")
     if result["checkpoint"] is not None:
-        console.print(f"checkpoint {result['checkpoint']}", style="dim", soft_wrap=True)
+        console.print(f"checkpoint {checkpoint_text(result['checkpoint'])}", style="dim", soft_wrap=True)
     if result["video"] is not None:
         cut = f" (cut at {MOST_FRAMES:,} frames)" if result["video_cut"] else ""
         console.print(f"video {result['video']}{cut}", soft_wrap=True)
-
-
-def _rate(text: str) -> float:
-    """Steps a second, more than 0."""
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not (math.isfinite(rate) and rate > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return rate

@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the environment's own (default), or what wrappers made of them for the agent: stacked, resized, flattened",
     )
     add_playing(parser)
+    parser.add_argument(
+        "--step-limit",
+        type=at_least_one,
+        metavar="N",
+        help="an episode longer than N steps is an error (default: the run's eval_step_limit, else 100,000)",
+    )
     add_env_kwargs(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a dataset of the same id")
     add_plugins(parser)
@@ -78,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                     deterministic=deterministic,
                     observations=arguments.observations,
                     overwrite=arguments.overwrite,
+                    step_limit=arguments.step_limit,
                     after_episode=advance,
                 )
         except OSError as error:

@@ -141,8 +141,9 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
             left_out.append(f"{run.id} is left out: it is no run.")
         elif entry.status == "damaged":
             left_out.append(f"{run.id} is left out: {entry.reason}")
-        elif entry.status != "finished" or not entry.result:
-            left_out.append(f"{run.id} is left out: {entry.status}, {entry.reason or 'no result'}.")
+        elif entry.status != "finished" or entry.result.get("mean") is None:
+            why = entry.result.get("note") or entry.reason or "no result"
+            left_out.append(f"{run.id} is left out: {entry.status}, {why}.")
         elif None in (missing := _needed(entry)).values():
             unknown = ", ".join(name for name, value in missing.items() if value is None)
             left_out.append(f"{run.id} is left out: {run.dir / RECORD} does not say its {unknown}.")
@@ -158,8 +159,9 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
             training_seconds=entry.seconds or 0.0,
             command=_command(entry),
             commit=commit_of(entry),
-            threshold=entry.result.get("threshold"),
-            own_threshold=_own_threshold(entry),
+            # What cannot be judged is no seed that reached a threshold, and none that missed it.
+            threshold=None if entry.result["note"] else entry.result.get("threshold"),
+            own_threshold=None if entry.result["note"] else _own_threshold(entry),
             wall_seconds=entry.wall_seconds,
             started=entry.record.get("started"),
             processor=(entry.record.get("machine") or {}).get("processor"),
@@ -167,7 +169,8 @@ def collect_results(runs: list[Run]) -> tuple[list[RunResult], list[str]]:
         for group in groups
         for entry in group.entries
     ]
-    return results, [*left_out, *told]
+    noted = [entry for group in groups for entry in group.entries if entry.result["note"]]
+    return results, [*left_out, *told, *(f"{entry.id} counts, but {entry.result['note']}." for entry in noted)]
 
 
 def _own_threshold(entry: RunEntry) -> float | None:

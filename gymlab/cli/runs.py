@@ -82,6 +82,8 @@ def filters_of(arguments: argparse.Namespace) -> Filters:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the runs that the filters mean."""
+    from rich.text import Text
+
     from gymlab.cli.output import screen, show_json
     from gymlab.engine.registry import scan, sort_entries
     from gymlab.engine.run import runs_directory
@@ -107,6 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(whole_entry(entry), soft_wrap=True)
     else:
         console.print(run_table(shown, console.width, with_size=arguments.sort == "size"))
+        for entry in shown:
+            if entry.result.get("note"):
+                console.print(Text(f"{entry.id}: {entry.result['note']}", style="yellow"), soft_wrap=True)
     if len(shown) < len(found):
         console.print(f"\n{len(found) - len(shown):,} more; without --limit all are shown", style="dim")
     _show_damage(console, listing, runs_dir)
@@ -173,6 +178,9 @@ def _cell(entry: RunEntry, column: str) -> str:
         case "status":
             return short_status(entry)
         case "return" | "return [95%]":
+            if entry.result and not entry.result["complete"]:
+                # What is to be said of it stands below the table.
+                return f"{short_mean(entry)} ({entry.result.get('n', 0)} of {entry.result['asked'] or 'more'})"
             return return_text(entry, whole=column != "return")
         case "env steps":
             return "-" if entry.env_steps is None else f"{entry.env_steps:,}"
@@ -202,14 +210,21 @@ def status_text(entry: RunEntry) -> str:
     return f"{entry.status}: {reason}"
 
 
+def short_mean(entry: RunEntry) -> str:
+    """The mean of a final evaluation, `-` where no episode ended."""
+    from gymlab.metrics.statistics import format_number
+
+    return "-" if entry.result["mean"] is None else format_number(entry.result["mean"])
+
+
 def return_text(entry: RunEntry, *, whole: bool = True) -> str:
     """Return with interval and ✓ when solved; without a final evaluation the best one, or that of training."""
-    from gymlab.cli.output import interval
+    from gymlab.metrics import results
     from gymlab.metrics.statistics import format_number
 
     if entry.result:
-        text = interval(entry.result) if whole else format_number(entry.result["mean"])
-        return f"{text} ✓" if entry.result.get("solved") is True else text
+        text = results.return_text(entry.result) if whole else short_mean(entry)
+        return f"{text} ✓" if entry.result["solved"] else text
     if entry.best_return is not None:
         return f"{format_number(entry.best_return)} best"
     return "-" if entry.train_return is None else f"{format_number(entry.train_return)} train"

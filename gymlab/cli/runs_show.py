@@ -110,11 +110,16 @@ def _rows(entry: RunEntry) -> list[tuple[str, Any]]:
 
 
 def _episodes(entry: RunEntry) -> str:
-    """What the return was measured on, and what it is measured against."""
-    parts = [f"{entry.result['n']} episodes"] if entry.result.get("n") else []
-    if entry.result.get("threshold") is not None:
-        parts.append(f"threshold {entry.result['threshold']:g}")
-    return f" ({', '.join(parts)})" if parts else ""
+    """What the return was measured on, and what may be said of it."""
+    result = entry.result
+    if not result:
+        return ""
+    said = result["note"] if result["mean"] is not None else None
+    parts = [said or f"{result['n']} episodes"] if said or result.get("n") else []
+    if result.get("threshold") is not None:
+        verdict = result["verdict"].partition(" (")[0]
+        parts.append(f"threshold {result['threshold']:g}" + ("" if result["note"] else f": {verdict}"))
+    return f"; {'; '.join(parts)}" if parts else ""
 
 
 def _moment(seconds: float | None) -> str:

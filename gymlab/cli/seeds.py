@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from gymlab.cli.output import error_screen, interval, screen, show_json, table
+from gymlab.cli.output import error_screen, screen, show_json, show_notices, table
 from gymlab.errors import GymlabError
 from gymlab.metrics import names
 from gymlab.metrics.csv_file import last_row
 from gymlab.metrics.report import format_duration
+from gymlab.metrics.results import return_text
 
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
@@ -179,7 +180,9 @@ class SeedTrainer:
             self._tell(run, "failed: " + next(told, lines[-1]))
         else:
             self._progress.update(self._tasks[run.seed], completed=steps, total=steps)
-            self._tell(run, f"{run.status}: return {interval(run.summary.get('result') or {})}, {steps or 0:,} steps")
+            self._tell(
+                run, f"{run.status}: return {return_text(run.summary.get('result') or {})}, {steps or 0:,} steps"
+            )
 
     def _tell(self, run: SeedRun, news: str) -> None:
         self._progress.update(self._tasks[run.seed], news=news)
@@ -241,7 +244,11 @@ def summarize(runs: list[SeedRun]) -> dict[str, Any]:
     from gymlab.metrics.statistics import estimate
 
     rows = [run.row() for run in runs]
-    means = [row["result"]["mean"] for row in rows if row["status"] == "finished" and row.get("result")]
+    means = [
+        row["result"]["mean"]
+        for row in rows
+        if row["status"] == "finished" and (row.get("result") or {}).get("mean") is not None
+    ]
     experiment = next((row["experiment"] for row in rows if "experiment" in row), None)
     summary: dict[str, Any] = {"experiment": experiment, "seeds": rows, "n": len(means), "mean": None, "ci95": None}
     if means:
@@ -265,7 +272,9 @@ def _show(summary: Mapping[str, Any]) -> None:
         result = row.get("result") or {}
         solved = {True: "yes", False: "no", None: "-"}[result.get("solved")]
         outcome = (
-            interval(result) if row["status"] == "finished" else f"{row['status']} {interval(result) if result else ''}"
+            return_text(result)
+            if row["status"] == "finished"
+            else f"{row['status']} {return_text(result) if result else ''}"
         )
         made.add_row(
             str(row["seed"]),
@@ -276,9 +285,12 @@ def _show(summary: Mapping[str, Any]) -> None:
             row["run"],
         )
     made.add_section()
-    made.add_row("mean", f"{interval(summary)} over {summary['n']} seed{'s' * (summary['n'] != 1)}", style="bold")
+    made.add_row("mean", f"{return_text(summary)} over {summary['n']} seed{'s' * (summary['n'] != 1)}", style="bold")
     console = screen()
     console.print(made)
+    show_notices(
+        [f"{row['run']}: {row['result']['note']}" for row in summary["seeds"] if (row.get("result") or {}).get("note")]
+    )
     for row in summary["seeds"]:
         if row.get("error"):
             error_screen().print(f"seed {row['seed']} failed:\n{row['error']}", style="red", soft_wrap=True)

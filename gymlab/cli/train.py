@@ -106,10 +106,10 @@ def command_line(arguments: argparse.Namespace) -> str:
 def run_summary(run: Run) -> dict[str, Any]:
     """A run in plain values: what `--json` prints of it."""
     record = run.record
-    shown = ("experiment", "seed", "reason", "result", "best_return", "seconds", "command", "repeat", "versions")
+    shown = ("experiment", "seed", "reason", "best_return", "seconds", "command", "repeat", "versions")
     counters = {name: (record.get("counters") or {}).get(name) for name in ("env_steps", "updates", "episodes")}
     summary = {"run": run.id, "dir": str(run.dir), "status": run.status}
-    return summary | {key: record.get(key) for key in shown} | counters
+    return summary | {key: record.get(key) for key in shown} | {"result": run.result or None} | counters
 
 
 def _show_config(arguments: argparse.Namespace) -> int:

@@ -269,9 +269,11 @@ class Config(Frozen):
     eval_recording_freq_epochs: Annotated[int, Field(ge=1)] | None = None
     """Epochs between recorded videos; none: the final evaluation only."""
     eval_max_episode_steps: Annotated[int, Field(ge=1)] | None = None
-    """Steps after which an evaluation episode is cut; in a file of a Retro game, left out: 1,000."""
+    """Steps after which an evaluation episode is cut, and counts as it is; below the task's own limit there is no verdict. In a file of a Retro game, left out: 1,000."""
+    eval_step_limit: Annotated[int, Field(ge=1)] | None = None
+    """Steps after which an evaluation gives up on an episode, which is then unfinished; none: 100,000, or the task's own limit if longer."""
     eval_time_limit: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds an evaluation may take; episodes finished by then count."""
+    """Seconds an evaluation may take; what has not ended by then is unfinished, and there is no verdict."""
     video: bool = True
     """Record a video of the final agent."""
     video_max_seconds: Annotated[float, Field(gt=0)] = 30.0

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from gymlab.config.schema import Config
     from gymlab.engine.checkpoint import Checkpoint
-    from gymlab.engine.evaluation import EvaluationResult
+    from gymlab.engine.evaluation import EvaluationResult, Limits
     from gymlab.engine.origin import EnvKwargs
     from gymlab.engine.workflow import Workflow
     from gymlab.envs.vector import VectorEnv
 
+REPORTED = "test"
+"""The stream of seeds that the episodes of a run's report come from."""
 SPACES = ("observation_space", "raw_observation_space", "action_space")
 
 
@@ -64,9 +66,7 @@ class Agent:
 
     def seed(self, seed: int) -> None:
         """Draw stochastic actions from the beginning of this seed's stream: the same seed, the same actions."""
-        generator = self.workflow.generators.get("act")
-        if generator is not None:
-            generator.bit_generator.state = SeedTree(seed).child("act").generator().bit_generator.state
+        self.workflow.seed_acting(SeedTree(seed))
 
     def act(self, observation: Any, *, deterministic: bool = True, action_mask: np.ndarray | None = None) -> Any:
         """The action for an observation as the environment gives it, or actions for a batch of them.
@@ -115,16 +115,58 @@ class Agent:
                     f"the agent was trained on {own}. Give the arguments that it was trained with, or train another agent."
                 )
 
-    def evaluate(self, episodes: int = 100, *, seed: int = 0, deterministic: bool | None = None) -> EvaluationResult:
-        """Returns over fresh episodes that training never saw."""
-        from gymlab.engine.evaluation import evaluate
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        seed: int = 0,
+        deterministic: bool | None = None,
+        limits: Limits | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> EvaluationResult:
+        """Returns over fresh episodes that training never saw; where it gives up the config says, unless `limits` do.
 
-        environment = self.make_env(episodes, seed=seed, purpose="test")
-        try:
-            chosen = self.config.eval_deterministic if deterministic is None else deterministic
-            return evaluate(self.workflow, environment, episodes, deterministic=chosen)
-        finally:
-            environment.close()
+        `progress` is told finished episodes and steps now and then.
+        """
+        chosen = self.config.eval_deterministic if deterministic is None else deterministic
+        with self.make_env(episodes, seed=seed, purpose="test") as environment:
+            return self._evaluate(environment, episodes, chosen, None, limits, progress)
+
+    def evaluate_as_reported(
+        self,
+        backend: str | None,
+        *,
+        limits: Limits | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> EvaluationResult:
+        """Play the episodes of the run's report again: its test stream, stepped by the `backend` that the run recorded."""
+        from gymlab.engine.setup import evaluation_environment, run_seeds
+
+        config, seeds = self.config, run_seeds(self.config)
+        self.workflow.seed_acting(seeds.child(REPORTED))
+        with evaluation_environment(config, seeds, REPORTED, config.eval_episodes, backend=backend) as environment:
+            return self._evaluate(environment, config.eval_episodes, config.eval_deterministic, seeds, limits, progress)
+
+    def _evaluate(
+        self,
+        environment: VectorEnv,
+        episodes: int,
+        deterministic: bool,
+        seeds: SeedTree | None,
+        limits: Limits | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> EvaluationResult:
+        from gymlab.engine.evaluation import Limits, evaluate
+
+        return evaluate(
+            self.workflow,
+            environment,
+            episodes,
+            deterministic=deterministic,
+            seeds=seeds,
+            limits=limits or Limits.of(self.config),
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)

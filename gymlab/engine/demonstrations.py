@@ -13,7 +13,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from gymlab.engine.playing import AgentPolicy, Game
+from gymlab.engine.evaluation import Limits
+from gymlab.engine.playing import UNFINISHED, AgentPolicy, Game
 from gymlab.engine.trace import plain_info
 from gymlab.envs.families import require
 from gymlab.errors import GymlabError
@@ -93,16 +94,20 @@ def record(
     deterministic: bool = False,
     observations: str = "own",
     overwrite: bool = False,
+    step_limit: int | None = None,
     after_episode: Callable[[], None] = lambda: None,
 ) -> Recording:
-    """Play and write; the dataset appears under its name when it is whole."""
+    """Play and write; the dataset appears under its name when it is whole. An episode that passes the limit of steps is an error."""
     check_target(dataset_id, root, overwrite=overwrite)
     root.mkdir(parents=True, exist_ok=True)
     temporary = root / f".recording-{os.getpid()}"
     try:
         with Game(agent.config, seed=seed, render=False, agent=agent) as game, _datasets_in(temporary):
             game.policy = AgentPolicy(agent, seed=seed, deterministic=deterministic)
-            steps = _write(game, dataset_id, episodes, observations == "own", after_episode, agent, seed, deterministic)
+            limits = replace(Limits.of(agent.config, steps=step_limit), seconds=None)
+            steps = _write(
+                game, dataset_id, episodes, observations == "own", after_episode, agent, seed, deterministic, limits
+            )
             returns = [episode.env_return for episode in game.finished]
         _put_in_place(temporary, root, dataset_id)
     finally:
@@ -119,13 +124,14 @@ def _write(
     agent: Agent,
     seed: int,
     deterministic: bool,
+    limits: Limits,
 ) -> int:
     """Write episode after episode, so that one is in memory at a time; how many steps they have."""
     from minari.data_collector import EpisodeBuffer
 
     space = game.own.observation_space if own else game.env.observation_space
     dataset, steps = _create(game, dataset_id, space, agent), 0
-    for number, episode in enumerate(_episodes(game, episodes, own, space)):
+    for number, episode in enumerate(_episodes(game, episodes, own, space, limits)):
         steps += len(episode["rewards"])
         _make_room(dataset, number, episode["observations"])
         dataset.update_dataset_from_buffer([EpisodeBuffer(id=number, **episode)])
@@ -220,13 +226,13 @@ def _spec(game: Game, space: gym.Space) -> gym.envs.registration.EnvSpec | None:
     return spec
 
 
-def _episodes(game: Game, episodes: int, own: bool, space: gym.Space) -> Iterator[dict[str, Any]]:
+def _episodes(game: Game, episodes: int, own: bool, space: gym.Space, limits: Limits) -> Iterator[dict[str, Any]]:
     """The fields of each episode as Minari names them: one observation and one info more than actions."""
     seen: list[Any] = []
     infos: list[dict[str, Any]] = []
     actions: list[Any] = []
     rewards: list[float] = []
-    for _ in game.play(episodes):
+    for _ in game.play(episodes, limits):
         if not game.steps:
             seen, infos, actions, rewards = [], [], [], []
         else:
@@ -235,6 +241,11 @@ def _episodes(game: Game, episodes: int, own: bool, space: gym.Space) -> Iterato
             rewards.append(game.reward)
         seen.append(_copy(game.own.observation if own else game.observation))
         infos.append(plain_info(game.info))
+        if game.ending == UNFINISHED:
+            raise GymlabError(
+                f"Episode {game.episode} did not end within {limits.steps:,} steps, and a dataset holds whole ones. "
+                "Try --stochastic, raise --step-limit, or give the environment a limit of its own: max_episode_steps."
+            )
         if game.ending is not None:
             flags = np.zeros((2, len(rewards)), dtype=bool)
             flags[0 if game.ending == "terminated" else 1, -1] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,13 +12,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gymlab.engine.statistics import EpisodeStatistics
+from gymlab.envs.build import episode_steps
+from gymlab.metrics.results import judge
 from gymlab.metrics.statistics import estimate
 from gymlab.metrics.video import VideoWriter
 
 if TYPE_CHECKING:
+    from gymlab.config.schema import Config
     from gymlab.engine.seeding import SeedTree
     from gymlab.engine.workflow import Workflow
     from gymlab.envs.vector import VectorEnv
+
+
+STEP_LIMIT = 100_000
+"""Steps after which an evaluation gives up on an episode that does not end, unless told otherwise."""
+PROGRESS_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where an evaluation gives up. What has not ended by then is unfinished: no episode with a low return."""
+
+    seconds: float | None = None
+    """For all episodes together."""
+    steps: int = STEP_LIMIT
+    """For each episode."""
+
+    @classmethod
+    def of(cls, config: Config, *, steps: int | None = None, seconds: float | None = None) -> Limits:
+        """Those of a config unless given; an environment whose own limit is longer than the default keeps it."""
+        steps = steps or config.eval_step_limit or max(STEP_LIMIT, episode_steps(config) or 0)
+        return cls(seconds or config.eval_time_limit, steps)
+
+    @property
+    def of_time(self) -> str:
+        """The limit in words."""
+        return f"time limit of {self.seconds:,g} s"
+
+    @property
+    def of_steps(self) -> str:
+        """The limit in words."""
+        return f"limit of {self.steps:,} steps an episode"
 
 
 @dataclass(frozen=True)
@@ -27,8 +62,12 @@ class EvaluationResult:
     returns: np.ndarray
     lengths: np.ndarray
     seconds: float
-    complete: bool
-    """False when the time limit cut the evaluation short."""
+    asked: int
+    """Episodes that were to be played."""
+    steps: int
+    """Steps that each environment took."""
+    cut: str | None = None
+    """What ended the evaluation before all episodes had ended; None: nothing."""
     told: dict[str, float] = field(default_factory=dict)
     """What else the environment told of its episodes: success rate, achievements and their score."""
 
@@ -37,19 +76,33 @@ class EvaluationResult:
         """Episodes counted."""
         return len(self.returns)
 
+    @property
+    def complete(self) -> bool:
+        """Whether every episode ended."""
+        return self.n == self.asked
+
     def summary(self) -> dict[str, Any]:
-        """mean, ci95 (None below 5 episodes), n, min, max, mean length, and what the environment told."""
-        found = estimate(self.returns, episodes=True)
+        """mean, ci95 (None below 5 episodes), n, min, max, mean length (None where no episode ended), what was asked for, and what the environment told."""
+        found = estimate(self.returns, episodes=True) if self.n else None
         return {
-            "mean": found.mean,
-            "ci95": found.ci95,
+            "mean": found and found.mean,
+            "ci95": found and found.ci95,
             "n": self.n,
-            "min": found.smallest,
-            "max": found.largest,
-            "ep_len": float(self.lengths.mean()),
+            "asked": self.asked,
+            "min": found and found.smallest,
+            "max": found and found.largest,
+            "ep_len": float(self.lengths.mean()) if self.n else None,
             "complete": self.complete,
+            "cut": None if self.complete else self.cut,
+            "steps": self.steps,
             "told": self.told,
         }
+
+    def judged(self, config: Config, threshold: float | None) -> dict[str, Any]:
+        """The summary with what may be said of it against the return that means solved."""
+        longest = int(self.lengths.max()) if self.n else 0
+        facts = {"threshold": threshold, "shortened": shortened_episodes(config, longest=longest)}
+        return judge({**self.summary(), **facts})
 
 
 def evaluate(
@@ -59,32 +112,38 @@ def evaluate(
     *,
     deterministic: bool,
     seeds: SeedTree | None = None,
-    time_limit: float | None = None,
+    limits: Limits = Limits(),
     should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationResult:
-    """Play `episodes` episodes; with `seeds`, the same ones each time.
+    """Play `episodes` episodes; with `seeds`, the same ones each time. `progress` is told finished episodes and steps now and then.
 
     Each sub-environment has a fixed quota: taking the first episodes to finish would favour short ones. Where the
-    environment fails in the middle of an episode, the next one is played instead.
+    environment fails in the middle of an episode, the next one is played instead. A sub-environment whose episode passes
+    the limit of steps is given up on, with what is left of its quota.
     """
     count = environment.num_envs
     quota = np.full(count, episodes // count)
     quota[: episodes % count] += 1
     finished = np.zeros(count, dtype=int)
+    begun = np.zeros(count, dtype=int)
+    """Steps before the open episode of each sub-environment."""
     returns: list[float] = []
     lengths: list[int] = []
     statistics = EpisodeStatistics(episodes)
-    start = time.monotonic()
+    start = shown = time.monotonic()
     observation = environment.reset(seeds)
     state = workflow.initial_state(count)
-    complete = True
+    steps, look_again, cut = 0, limits.steps, None
     while (finished < quota).any():
         action, state, _ = workflow.act(
             observation, state, deterministic=deterministic, action_mask=environment.action_mask
         )
         step = environment.step(action)
         observation = step.observation
+        steps += 1
         for episode in step.episodes:
+            begun[episode.env_index] = steps
             if not episode.broken and finished[episode.env_index] < quota[episode.env_index]:
                 finished[episode.env_index] += 1
                 returns.append(episode.env_return)
@@ -92,11 +151,41 @@ def evaluate(
                 statistics.update([episode])
         if state is not None:
             state = workflow.reset_state(state, step.is_first)
-        if (time_limit is not None and time.monotonic() - start > time_limit) or should_stop():
-            complete = not (finished < quota).any()
+        if steps >= look_again:
+            # An open episode of so many steps will not end: what it leaves of the quota is not played.
+            quota = np.where(steps - begun >= limits.steps, np.minimum(quota, finished), quota)
+            cut = limits.of_steps if quota.sum() < episodes else None
+            look_again = int(begun[finished < quota].min(initial=steps)) + limits.steps
+        now = time.monotonic()
+        if limits.seconds is not None and now - start > limits.seconds:
+            cut = limits.of_time
             break
+        if should_stop():
+            cut = "stopped"
+            break
+        if progress is not None and now - shown > PROGRESS_SECONDS:
+            shown = now
+            progress(len(returns), steps)
     told = {name: value for name, value in statistics.metrics().items() if not name.startswith("ep_")}
-    return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, complete, told)
+    return EvaluationResult(np.array(returns), np.array(lengths), time.monotonic() - start, episodes, steps, cut, told)
+
+
+def shortened_episodes(
+    config: Config, *, training: bool = False, longest: int = sys.maxsize
+) -> list[int | None] | None:
+    """Steps at which episodes are cut before the task would end them, and the task's own limit (None: unknown); None: never.
+
+    A task's limit is what its environment is registered with, else the config's. Who gives a `reward_threshold` beside a
+    `max_episode_steps` has set a task of their own. Where nothing tells the limit, the `longest` episode does.
+    """
+    caps = [config.max_episode_steps, None if training else config.eval_max_episode_steps]
+    cap = min((steps for steps in caps if steps is not None), default=None)
+    if cap is None:
+        return None
+    task = episode_steps(config.model_copy(update={"max_episode_steps": None}))
+    if task is None or (config.reward_threshold is not None and config.max_episode_steps is not None):
+        task = config.max_episode_steps
+    return [cap, task] if (longest * config.frame_skip >= cap if task is None else cap < task) else None
 
 
 def record_episode(

@@ -12,7 +12,7 @@ import psutil
 
 from gymlab.engine import snapshot
 from gymlab.engine.callbacks.base import Callback
-from gymlab.engine.evaluation import EvaluationResult, evaluate
+from gymlab.engine.evaluation import EvaluationResult, Limits, evaluate
 from gymlab.engine.phases import Action
 from gymlab.engine.signals import REPEATED
 from gymlab.engine.statistics import EpisodeStatistics
@@ -20,6 +20,8 @@ from gymlab.engine.workflow import CollectResult, UpdateResult
 from gymlab.errors import NonFiniteError
 from gymlab.metrics import names
 from gymlab.metrics.names import prefixed
+from gymlab.metrics.recorder import Recorder
+from gymlab.metrics.results import judge
 
 if TYPE_CHECKING:
     from gymlab.engine.checkpoint import CheckpointManager
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from gymlab.engine.setup import Session
     from gymlab.envs.vector import VectorEnv
     from gymlab.metrics.monitor import Monitor
-    from gymlab.metrics.recorder import Recorder
 
 MEMORY_EVERY_SECONDS = 1.0
 STOPPED = "stopped by "
@@ -77,6 +78,7 @@ class Orchestrator:
         self.cut: dict[str, Any] | None = None
         """The hook that a signal cut short, and how often it had asked whether to stop: a place within it."""
         self._evaluation_cut = False
+        self._unfinished_told = False
         self._evaluation_environment: VectorEnv | None = None
         self._process = psutil.Process()
         self._memory_read_at = 0.0
@@ -109,6 +111,7 @@ class Orchestrator:
                 # The first process evaluates and is sent signals: the others stop when it does.
                 self.stop_reason = self.session.fabric.broadcast(self.stop_reason)
         self.training_seconds = self.seconds
+        self._log_open_epoch()
         for callback in self.callbacks:
             callback.on_stop(self)
         assert self.stop_reason is not None
@@ -258,6 +261,21 @@ class Orchestrator:
         if self.config.max_epochs is not None and self.counters.epoch >= self.config.max_epochs:
             self.request_stop("finished")
 
+    def _log_open_epoch(self) -> None:
+        """Log the epoch that the end of the run broke off: the next one's number on its row, and nothing that a resumed run goes on with is changed."""
+        if self.epoch_began is None:
+            return
+        recorded = self.recorder.get_state()
+        if not self._epoch_steps and not recorded["mean"]:
+            return  # It had only begun.
+        kept, self.recorder = self.recorder, Recorder()
+        self.recorder.set_state(recorded)
+        self._record_progress()
+        row = self.recorder.flush()
+        self.recorder = kept
+        _check_losses(row)
+        self.monitor.log({**row, names.EPOCH: self.counters.epoch + 1}, self.counters)
+
     def _record_progress(self) -> None:
         record = self.recorder.record
         for name, value in self.statistics.metrics().items():
@@ -277,20 +295,12 @@ class Orchestrator:
         self.monitor.set_phase("evaluation")
         if self._evaluation_environment is None:
             self._evaluation_environment = self.session.make_evaluation_environment("val", self.config.eval_episodes)
-        result = evaluate(
-            self.workflow,
-            self._evaluation_environment,
-            self.config.eval_episodes,
-            deterministic=self.config.eval_deterministic,
-            seeds=self.session.seeds,
-            time_limit=self.config.eval_time_limit,
-            should_stop=lambda: self.stop_signal.requested,
-        )
+        result = self.play(self._evaluation_environment, "evaluation")
         cut = self.stop_signal.requested and not result.complete
         # The processes of a distributed run end their epochs together: there the evaluation is given up instead.
         self._evaluation_cut = cut and self.processes == 1
+        summary = judge(result.summary())
         if result.n and not cut:
-            summary = result.summary()
             record = self.recorder.record
             record(names.episode_return("val"), summary["mean"])
             for bound, value in zip(("ci95_low", "ci95_high"), summary["ci95"] or (), strict=False):
@@ -301,8 +311,41 @@ class Orchestrator:
             for name, value in result.told.items():
                 record(prefixed("val", f"roll/{name}"), value)
             record(names.EVAL_SECONDS, result.seconds)
+        if not result.complete and not cut:
+            self.recorder.record(names.unfinished_count("val"), result.asked - result.n)
+            self._tell_unfinished(summary["note"])
         self.monitor.set_phase(self._phase_name)
         return result
+
+    def play(self, environment: VectorEnv, phase: str) -> EvaluationResult:
+        """Play the episodes of an evaluation within the config's limits, and show how far it is."""
+        asked = self.config.eval_episodes
+
+        def progress(finished: int, steps: int) -> None:
+            self.monitor.set_phase(f"{phase} {finished}/{asked} episodes, {steps:,} steps each")
+
+        return evaluate(
+            self.workflow,
+            environment,
+            asked,
+            deterministic=self.config.eval_deterministic,
+            seeds=self.session.seeds,
+            limits=Limits.of(self.config),
+            should_stop=lambda: self.stop_signal.requested,
+            progress=progress,
+        )
+
+    def _tell_unfinished(self, note: str) -> None:
+        """Once on the screen, each time in run.log."""
+        told = f"Evaluation at {self.counters.env_steps:,} env steps: {note}."
+        if self._unfinished_told:
+            self.monitor.log_text(told)
+            return
+        self._unfinished_told = True
+        self.monitor.notice(
+            f"{told} Unfinished evaluations choose no best checkpoint and stop no run; eval_step_limit and eval_time_limit "
+            "are where they give up."
+        )
 
     def save_checkpoint(self, row: dict[str, float], *, best: bool) -> None:
         """Write everything that going on from here needs."""

@@ -7,6 +7,7 @@ same episodes as `Agent.make_env` and the traces of `engine/trace.py`.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -23,10 +24,13 @@ from gymlab.errors import EnvironmentFailure
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
     from gymlab.engine.agent import Agent
+    from gymlab.engine.evaluation import Limits
     from gymlab.envs.subenv import SubEnv
 
 LEFT = "left"
 """How an episode ended that somebody left before its end."""
+UNFINISHED = "unfinished"
+"""How an episode ended that was given up."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class PlayedEpisode:
     """Sum of the environment's own reward."""
     length: int
     ending: str
-    """terminated, truncated, or left by whoever played."""
+    """terminated, truncated, left by whoever played, or unfinished: given up at a limit."""
     success: bool | None = None
 
 
@@ -191,7 +195,7 @@ class Playing:
 
     def _finish(self, ending: str) -> None:
         self.ending, self.decision = ending, None
-        success = self.info.get("is_success") if ending != LEFT else None
+        success = self.info.get("is_success") if ending not in (LEFT, UNFINISHED) else None
         self.finished.append(
             PlayedEpisode(self.episode, self.env_return, self.steps, ending, None if success is None else bool(success))
         )
@@ -208,14 +212,23 @@ class Playing:
             raise EnvironmentFailure(f"{self.config.env_id} draws no pictures. --headless plays it without.")
         return picture
 
-    def play(self, episodes: int) -> Iterator[None]:
-        """Play whole episodes by the policy, and give word after each reset and each step."""
+    def play(self, episodes: int, limits: Limits | None = None) -> Iterator[None]:
+        """Play whole episodes by the policy, and give word after each reset and each step.
+
+        An episode that passes the limit of steps is given up, and all that is left at the limit of time.
+        """
+        deadline = math.inf if limits is None or limits.seconds is None else time.monotonic() + limits.seconds
+        most = math.inf if limits is None else limits.steps
         for _ in range(episodes):
             self.begin()
             yield
             while self.ending is None:
                 self.step()
+                if self.ending is None and (self.steps >= most or time.monotonic() > deadline):
+                    self._finish(UNFINISHED)
                 yield
+            if time.monotonic() > deadline:
+                break
 
     def close(self) -> None:
         """Free the environment."""

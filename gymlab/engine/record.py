@@ -59,20 +59,38 @@ def _is_interval(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(is_number, value))
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_shortened(value: Any) -> bool:
+    """Steps at which episodes were cut, and the task's own limit or None; None for whole episodes."""
+    if not isinstance(value, list):
+        return value is None
+    return len(value) == 2 and is_whole(value[0]) and (value[1] is None or is_whole(value[1]))
+
+
 _RESULT: dict[str, Callable[[Any], bool]] = {
     "mean": is_number,
     "ci95": _is_interval,
     "n": is_whole,
+    "asked": is_whole,
+    "complete": _is_truth,
+    "cut": is_text,
+    "steps": is_whole,
+    "shortened": _is_shortened,
     "min": is_number,
     "max": is_number,
     "threshold": is_number,
-    "solved": lambda value: isinstance(value, bool),
+    "solved": _is_truth,
 }
 
 
 def _result(value: Any) -> dict[str, Any] | None:
-    """A final evaluation: one without a mean is none, and of the rest what is of another kind is left out."""
-    if not isinstance(value, dict) or not is_number(value.get("mean")):
+    """A final evaluation: one without a mean in which episodes ended is none, and of the rest what is of another kind is left out."""
+    if not isinstance(value, dict):
+        return None
+    if not is_number(value.get("mean")) and value.get("n") != 0:
         return None
     return {name: item for name, item in value.items() if item is None or name not in _RESULT or _RESULT[name](item)}
 

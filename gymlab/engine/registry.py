@@ -18,6 +18,7 @@ from gymlab.engine.run import RUN_ID, Run, run_directories, state_of
 from gymlab.errors import GymlabError, did_you_mean
 from gymlab.metrics import names
 from gymlab.metrics.csv_file import last_row
+from gymlab.metrics.results import judge
 
 STATUSES = ("running", "finished", "stopped", "crashed", "incomplete", "damaged")
 SORT_KEYS = ("started", "return", "steps", "time", "size", "name", "status")
@@ -45,7 +46,7 @@ class RunEntry:
     wall_seconds: float | None = None
     """Wall time of the whole run, where it is known."""
     result: dict[str, Any] = field(default_factory=dict)
-    """The final evaluation: mean, ci95, n, solved."""
+    """The final evaluation as it is judged: mean (None: no episode ended), ci95, n, solved, verdict, note."""
     best_return: float | None = None
     """Of the evaluations during training."""
     train_return: float | None = None
@@ -187,20 +188,20 @@ def checkpoint_entries(run: Run) -> list[CheckpointEntry]:
     directory = run.dir / "checkpoints"
     if not directory.is_dir():
         return []
-    links = {
-        link: os.readlink(directory / f"{link}.ckpt")
-        for link in ("best", "last")
-        if (directory / f"{link}.ckpt").is_symlink()
-    }
     found = []
     for path in finished_checkpoints(directory):
         name, _ = name_and_place(path)
         # A run that trains may take it away while it is looked at.
         with suppress(FileNotFoundError):
             written = (path / MANIFEST).stat().st_mtime
-            pointing = tuple(link for link, target in links.items() if target == name)
-            found.append(CheckpointEntry(name, pointing, directory_size(path), written))
+            found.append(CheckpointEntry(name, links_to(path), directory_size(path), written))
     return sorted(found, key=lambda entry: (entry.written, entry.name))
+
+
+def links_to(checkpoint: Path) -> tuple[str, ...]:
+    """`best` and `last`, where those of its run point at a checkpoint."""
+    links = {name: checkpoint.with_name(f"{name}.ckpt") for name in ("best", "last")}
+    return tuple(name for name, link in links.items() if link.is_symlink() and os.readlink(link) == checkpoint.name)
 
 
 def _entry(run: Run, config: Mapping[str, Any], record: Mapping[str, Any]) -> RunEntry:
@@ -225,7 +226,7 @@ def _entry(run: Run, config: Mapping[str, Any], record: Mapping[str, Any]) -> Ru
         budget=budget if is_whole(budget) else None,
         seconds=seconds,
         wall_seconds=record.get("wall_seconds"),
-        result={"ci95": None, **(record.get("result") or {})} if record.get("result") else {},
+        result=judge(record["result"], config) if record.get("result") else {},
         best_return=record.get("best_return"),
         train_return=row.get(names.episode_return("train")),
         record=record,

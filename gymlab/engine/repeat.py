@@ -123,7 +123,8 @@ def _doubts(record: Mapping[str, Any]) -> list[str]:
         doubts.append("it was trained on a GPU, which does not always add up in the same order")
     if count := record.get("restarts"):
         doubts.append(f"{count} environment{'s' * (count > 1)} of it failed and had to be replaced")
-    if (record.get("result") or {}).get("complete") is False:
+    result = record.get("result") or {}
+    if result.get("complete") is False and not str(result.get("cut")).startswith("limit of"):
         doubts.append("its last evaluation was cut by the clock (eval_time_limit)")
     for sitting in record.get("resumed") or []:
         doubts += [f"it was resumed with {change}" for change in changed_circumstances(sitting, record)]
@@ -288,7 +289,8 @@ def _rows(run: Run, end: Place | None) -> list[dict[str, float]]:
     known: list[dict[str, float]] = [{name: value for name, value in row.items() if value is not None} for row in rows]
     if end is None:
         return known
-    return [row for row in known if row.get(ENV_STEPS, 0) <= end.env_steps]
+    # The row of an epoch that was broken off is no row of the run that went on.
+    return [row for row in known if row.get(ENV_STEPS, 0) <= end.env_steps and row.get(EPOCH, 0) <= end.epoch]
 
 
 def _same(one: float | None, other: float | None) -> bool:

@@ -19,7 +19,6 @@ from gymlab.metrics.csv_file import last_row, read_metrics
 from gymlab.metrics.names import ENV_STEPS, EPISODES, UPDATES, WALL_SECONDS
 from gymlab.metrics.plots import learning_curve
 from gymlab.metrics.report import ReportData, render_report
-from gymlab.metrics.statistics import Interval
 
 if TYPE_CHECKING:
     from gymlab.engine.run import Run
@@ -49,7 +48,7 @@ def report_data(run: Run) -> ReportData:
             "A report can be written when its first epoch is over."
         )
     row = {name: value for name, value in last_row(run.dir / "metrics.csv").items() if is_number(value)}
-    result = record.get("result") or {}
+    result = run.result
     counters = record.get("counters") or {}
     links = _linked_checkpoints(run)
     stepped_by = record.get("stepped_by") or record.get("backend")
@@ -63,7 +62,7 @@ def report_data(run: Run) -> ReportData:
         environment=f"{config['env_id']}, {config.get('n_envs')}{f' × {stepped_by}' if stepped_by else ''}",
         seed=seed_of(record, config) or 0,
         status=_status(run),
-        result=Interval.of_result(result) if result else None,
+        result=result or None,
         env_steps=int(counters.get("env_steps", row.get(ENV_STEPS, 0))),
         updates=int(counters.get("updates", row.get(UPDATES, 0))),
         episodes=int(counters.get("episodes", row.get(EPISODES, 0))),

@@ -31,6 +31,7 @@ MAY_CHANGE = (
     "eval_deterministic",
     "eval_recording_freq_epochs",
     "eval_max_episode_steps",
+    "eval_step_limit",
     "eval_time_limit",
     "video",
     "video_max_seconds",

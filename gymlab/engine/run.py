@@ -190,8 +190,11 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The final evaluation: mean, ci95, n, solved; empty if the run has none."""
-        return self.record.get("result") or {}
+        """The final evaluation as it is judged: mean, ci95, n, solved, note; empty if the run has none."""
+        from gymlab.metrics.results import judge
+
+        result = self.record.get("result")
+        return judge(result, self.config_data) if result else {}
 
     @cached_property
     def agent(self) -> Agent:

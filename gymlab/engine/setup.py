@@ -213,7 +213,7 @@ def bind_workflow(
         action_space=action_space,
         device=fabric.device,
         fabric=fabric,
-        seeds=SeedTree(config.seed).child("rank", fabric.global_rank),
+        seeds=run_seeds(config, fabric.global_rank),
         counters=counters,
         raw_observation_space=raw_observation_space,
         train_environment=environment,
@@ -227,6 +227,11 @@ def bind_workflow(
     workflow = workflow_class(context)
     workflow.initialize()
     return workflow
+
+
+def run_seeds(config: Config, rank: int = 0) -> SeedTree:
+    """The root of all randomness of a run, in one of its processes; evaluations are the first one's."""
+    return SeedTree(config.seed).child("rank", rank)
 
 
 def _seed_libraries(seeds: SeedTree) -> None:
@@ -246,7 +251,7 @@ def prepare(
     take_secrets(config, training=True)
     fabric = make_fabric(config)
     smallest = _smallest_collection(config, fabric.world_size)
-    seeds = SeedTree(config.seed).child("rank", fabric.global_rank)
+    seeds = run_seeds(config, fabric.global_rank)
     counters, stop_signal = Counters(), StopSignal()
     restarts = Restarts(config.env_restarts, lambda: stop_signal.requested, env_id=config.env_id)
     environment = make_vector(config, config.n_envs, seeds, purpose="train", backend=backend, restarts=restarts)

@@ -31,6 +31,7 @@ from gymlab.engine.callbacks.video import Videos
 from gymlab.engine.changes import BY_RESUME, ChangeLog, ask
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.chunk_store import attach_buffers
+from gymlab.engine.evaluation import shortened_episodes
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.legs import Leg, Place
@@ -356,8 +357,12 @@ def _callbacks(run: Run, session: Session, threshold: float | None, styles: Metr
     callbacks.append(Alerts(run.dir, threshold, styles, enabled=config.alerts))
     callbacks.append(
         EarlyStop(
-            on_eval=_threshold_for(config.early_stop_on_eval_threshold, threshold),
-            on_train=_threshold_for(config.early_stop_on_train_threshold, threshold),
+            on_eval=_threshold_for(
+                config.early_stop_on_eval_threshold, None if shortened_episodes(config) else threshold
+            ),
+            on_train=_threshold_for(
+                config.early_stop_on_train_threshold, None if shortened_episodes(config, training=True) else threshold
+            ),
         )
     )
     callbacks.append(Checkpoints(config.checkpoint_minutes))

@@ -317,6 +317,12 @@ class Workflow(ABC):
         for name, state in states.items():
             self.generators[name].bit_generator.state = state
 
+    def seed_acting(self, seeds: SeedTree) -> None:
+        """Let `act` draw from the beginning of a stream: the same one, the same actions."""
+        generator = self.generators.get("act")
+        if generator is not None:
+            generator.bit_generator.state = seeds.child("act").generator().bit_generator.state
+
     @abstractmethod
     def initialize(self) -> None:
         """Build `modules` (and, with a train environment, `optimizers` and buffers) from the spaces in the context."""

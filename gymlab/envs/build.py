@@ -93,6 +93,11 @@ def blueprint(
     return Blueprint(config, family, spec, env_kwargs, seeds, purpose, render_mode or config.render_mode)
 
 
+def episode_steps(config: Config) -> int | None:
+    """The time limit of the config's environment, in its own steps; no environment is made."""
+    return blueprint(config).spec.max_episode_steps
+
+
 def make_env(
     config: Config,
     *,

@@ -105,14 +105,8 @@ def score(entry: RunEntry) -> dict[str, Any] | None:
     """The return to show, where it comes from (test, best or train) and its interval where there is one."""
     result = entry.result
     if result:
-        solved = result.get("solved")
-        return {
-            "mean": result["mean"],
-            "ci95": result["ci95"],
-            "n": result.get("n"),
-            "source": "test",
-            "solved": solved,
-        }
+        shown = ("mean", "ci95", "n", "asked", "solved", "verdict", "note")
+        return {name: result.get(name) for name in shown} | {"source": "test"}
     if entry.best_return is not None:
         return {"mean": entry.best_return, "source": "best"}
     return None if entry.train_return is None else {"mean": entry.train_return, "source": "train"}

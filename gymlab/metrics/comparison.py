@@ -40,6 +40,8 @@ class ComparedRun:
     """Positions on the x-axis, and values."""
     env_steps: int
     seconds: float
+    note: str | None = None
+    """What must be said of the score, such as that episodes did not end."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gymlab.metrics.monitor import Sink
-from gymlab.metrics.names import EPOCH, episode_return
+from gymlab.metrics.names import EPOCH, episode_return, unfinished_count
 from gymlab.metrics.redact import redact_text
 from gymlab.metrics.runlog import LOGGER, checkpoint_lines_enabled
 from gymlab.metrics.styles import MetricStyles, load_styles
@@ -86,10 +86,15 @@ class ConsoleSink(Sink):
             self._print(self._plain_line(row))
 
     def set_phase(self, phase: str) -> None:
-        """Show what is going on."""
+        """Show what is going on; in a pipe a line now and then of what says how far it is."""
         self.progress.phase = phase
-        if self._terminal and not (self.quiet or self._closed) and self._clock() >= self._next_draw:
+        if self.quiet or self._closed or self._clock() < self._next_draw:
+            return
+        if self._terminal:
             self._draw()
+        elif " " in phase:
+            self._next_draw = self._clock() + PLAIN_SECONDS
+            self._print(phase)
 
     def notice(self, message: str) -> None:
         """Print the notice above the table."""
@@ -166,10 +171,12 @@ class ConsoleSink(Sink):
         return _Frame(self.progress, self.table)
 
     def _plain_line(self, row: Mapping[str, float]) -> str:
-        parts = [self.progress.text()]
+        parts, whole = [self.progress.text()], unfinished_count("val") not in row
         for label, name in (("return", episode_return("train")), ("evaluation", episode_return("val"))):
             if name in row:
-                improved = " (best so far)" if label == "evaluation" and self.table.histories[name].improved else ""
+                improved = (
+                    " (best so far)" if label == "evaluation" and whole and self.table.histories[name].improved else ""
+                )
                 parts.append(f"{label} {format_value(row[name], self.styles[name])}{improved}")
         return "  ".join(parts)
 

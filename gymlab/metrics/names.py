@@ -85,6 +85,11 @@ def episode_count(purpose: str) -> str:
     return prefixed(purpose, "roll/episodes")
 
 
+def unfinished_count(purpose: str) -> str:
+    """How many episodes did not end: the statistics beside it favour short ones. Absent where all did."""
+    return prefixed(purpose, "roll/unfinished")
+
+
 def hyperparameter(name: str) -> str:
     """Current value of a hyperparameter that schedules may change, e.g. `train/policy_lr`."""
     return prefixed("train", name)

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gymlab.metrics.redact import redact_text
-from gymlab.metrics.statistics import Interval, estimate
+from gymlab.metrics.results import beside_text, return_text
+from gymlab.metrics.statistics import estimate
 from gymlab.metrics.terminal import clean
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class ReportData:
     seed: int
     status: str
     """finished, stopped or crashed, with the reason."""
-    result: Interval | None
-    """Return of the final agent on the environment's own reward; None when no episode was evaluated."""
+    result: Mapping[str, Any] | None
+    """What the final agent's evaluation found, as `results.judge` gives it; None for a run that was not evaluated."""
     env_steps: int
     updates: int
     episodes: int
@@ -71,19 +72,13 @@ class ReportData:
 
     @property
     def solved(self) -> bool | None:
-        """Whether the mean return reached the threshold; None without a threshold or an evaluation."""
-        if self.threshold is None or self.result is None:
-            return None
-        return self.result.mean >= self.threshold
+        """Whether the mean return reached the threshold; None where that cannot be said."""
+        return None if self.result is None else self.result["solved"]
 
     @property
     def verdict(self) -> str:
         """solved, not solved, or why that cannot be said."""
-        if self.result is None:
-            return "not evaluated"
-        if self.threshold is None:
-            return "no threshold known"
-        return f"{'solved' if self.solved else 'not solved'} (threshold {self.threshold:g})"
+        return "not evaluated" if self.result is None else str(self.result["verdict"])
 
     @property
     def steps_per_second(self) -> float:
@@ -188,9 +183,8 @@ def _report_rows(summary: ReportData) -> list[tuple[str, str]]:
 def _return_text(summary: ReportData) -> str:
     if summary.result is None:
         return "not evaluated"
-    text = str(summary.result)
-    if summary.result.n > 1:
-        text += f" ({summary.result.words}, n={summary.result.n} episodes)"
+    beside = beside_text(summary.result)
+    text = return_text(summary.result) + (f" ({beside})" if beside else "")
     how = {True: "deterministic actions", False: "sampled actions", None: ""}[summary.deterministic]
     which = f"checkpoint {summary.evaluated_checkpoint}" if summary.evaluated_checkpoint else ""
     return "; ".join(part for part in (text, how, which) if part)
@@ -215,10 +209,10 @@ def report_panel(summary: ReportData) -> Panel:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    interval = str(summary.result) if summary.result else "not evaluated"
-    if summary.result and summary.result.n > 1:
-        interval += f"  {summary.result.words}, n={summary.result.n}"
-    grid.add_row("return", Text(interval, style="bold"))
+    found = Text("not evaluated", style="bold")
+    if summary.result is not None:
+        found = Text.assemble((return_text(summary.result), "bold"), f"  {beside_text(summary.result)}")
+    grid.add_row("return", found)
     grid.add_row("env steps", f"{summary.env_steps:,}")
     grid.add_row("wall time", _time_text(summary))
     for name, value in _places(summary):

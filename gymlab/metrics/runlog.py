@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import EPOCH, episode_return
+from gymlab.metrics.results import return_text
 from gymlab.metrics.terminal import CleanFormatter
 from gymlab.plain_files import open_plain
 
@@ -88,7 +89,8 @@ class RunLogSink(Sink):
 
     def report(self, summary: ReportData) -> None:
         """Write how the run ended."""
-        LOGGER.info("%s: %s, return %s", summary.status, summary.verdict, summary.result)
+        found = "" if summary.result is None else f", return {return_text(summary.result)}"
+        LOGGER.info("%s: %s%s", summary.status, summary.verdict, found)
 
     def flush(self) -> None:
         """Hand the lines to the operating system."""

@@ -182,7 +182,7 @@ class BraxPPO(Workflow):
         self.parameters = ArrayTree(drawn)
         self.modules = {"brax": self.parameters}
         self._infer = jax.jit(partial(_infer, self.networks), static_argnames="deterministic")
-        self.generator = context.seeds.child("brax_ppo", "act").generator()
+        self.generators["act"] = context.seeds.child("brax_ppo", "act").generator()
         self.training: BraxTraining | None = None
         self.learned: dict[str, float] = {}
 
@@ -212,7 +212,7 @@ class BraxPPO(Workflow):
         action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, Any, dict[str, np.ndarray]]:
         """Actions from -1 to 1 for a batch of raw observations, with value and, where they are drawn, log_prob."""
-        key = self.generator.integers(2**32, size=2, dtype=np.uint32)
+        key = self.generators["act"].integers(2**32, size=2, dtype=np.uint32)
         actions, extras = self._infer(
             self.parameters.tree, np.asarray(observation, dtype=np.float32), key, deterministic=deterministic
         )
@@ -274,11 +274,11 @@ class BraxPPO(Workflow):
 
     def get_state(self) -> dict[str, Any]:
         """The generator for acting, and what a training step learned that was not told yet."""
-        return {"generator": self.generator.bit_generator.state, "learned": dict(self.learned)}
+        return {"generator": self.generators["act"].bit_generator.state, "learned": dict(self.learned)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave, and say what Brax cannot."""
-        self.generator.bit_generator.state = state["generator"]
+        self.generators["act"].bit_generator.state = state["generator"]
         self.learned = dict(state["learned"])
         logger.warning(
             "Brax's PPO goes on from the saved parameters and statistics of observations. Its optimizer and its environments "

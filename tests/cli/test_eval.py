@@ -68,3 +68,41 @@ def test_numbers_out_of_range(cli, option):
     shown = cli("eval", option)
     assert shown.code == 2
     assert option.split("=")[0] in shown.err
+
+
+def test_eval_and_play_take_the_best_checkpoint_and_say_so(cli, tmp_path, tiny):
+    # No evaluation after the first one is better: best and last differ.
+    words = [*tiny, "early_stop_on_eval_threshold=false", "eval_episodes=3", "policy_lr=1.0", "video=false"]
+    assert cli("train", "CartPole-v1:ppo", *words, "--quiet", "--run-id", "one", "--seed", "3").code == 0
+    checkpoints = tmp_path / "runs" / "one" / "checkpoints"
+    if (checkpoints / "best.ckpt").resolve() == (checkpoints / "last.ckpt").resolve():
+        (checkpoints / "best.ckpt").unlink()
+        (checkpoints / "best.ckpt").symlink_to("epoch=0002.ckpt")
+    best = (checkpoints / "best.ckpt").resolve().name
+    for command in (["eval", "one", "--episodes", "2"], ["play", "one", "--headless", "--episodes", "2"]):
+        assert cli(*command, "--json").json()["checkpoint"].endswith(f"/{best}")
+        shown = "".join(cli(*command).out.split())
+        assert f"{best}(best)" in shown
+    reported = cli("eval", "one", "--stream", "test", "--json").json()
+    assert reported["checkpoint_is"] == ["last"]
+    assert reported["report"]["same"] is True
+    named = cli("eval", "one/@best", "--stream", "test", "--json").json()
+    assert (named["checkpoint_is"], named["n"]) == (["best"], 3)
+
+
+def test_the_stream_of_the_report_gives_the_report_s_number(cli, trained):
+    shown = cli("eval", "tiny", "--stream", "test", "--runs-dir", trained)
+    assert shown.code == 0, shown.err
+    assert "the same to the bit" in shown.out
+    assert "seed            3, stream test" in shown.out
+    found = cli("eval", "tiny", "--stream", "test", "--runs-dir", trained, "--json").json()
+    reported = cli("report", "tiny", "--runs-dir", trained, "--json").json()["result"]
+    for name in ("mean", "ci95", "min", "max", "n", "ep_len", "verdict"):
+        assert found[name] == reported[name], name
+
+
+@pytest.mark.parametrize("option", ["--episodes=5", "--seed=0", "--stochastic"])
+def test_the_stream_of_the_report_is_what_it_was(cli, trained, option):
+    shown = cli("eval", "tiny", "--stream", "test", option, "--runs-dir", trained)
+    assert shown.code == 2
+    assert option.split("=")[0] in shown.err

@@ -53,13 +53,6 @@ def test_an_error_in_a_terminal_is_a_panel(capsys, monkeypatch):
     assert "message" in shown
 
 
-def test_interval():
-    assert output.interval({"mean": 487.25, "ci95": [480.12, 493.9]}) == "487.2 [480.1, 493.9]"
-    assert output.interval({"mean": 0.5, "ci95": None}) == "0.500"
-    assert output.interval({"mean": 34.0, "ci95": None, "n": 1}) == "34.0 (n=1, no interval)"
-    assert output.interval({}) == "-"
-
-
 def test_ago():
     assert output.ago(None) == "-"
     assert output.ago(time.time() - 3) == "just now"

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from gymlab.cli import seeds
-from gymlab.cli.output import interval
 from gymlab.cli.seeds import SeedRun, parse_seeds, summarize
 from gymlab.engine.run import Run, all_runs
 from gymlab.errors import GymlabError
+from gymlab.metrics.results import return_text
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_mean_is_over_seeds_that_finished(tmp_path):
     assert summary["seeds"][5] == {"seed": 5, "run": "r5", "status": "failed", "error": "why"}
     few = summarize(runs[:3])
     assert (few["mean"], few["ci95"], few["min"], few["max"]) == (30.0, None, 10.0, 60.0)
-    assert interval(few) == "30.0 (range 10.0 to 60.0)"
+    assert return_text(few) == "30.0 (range 10.0 to 60.0)"
 
 
 def test_one_seed_has_no_interval(tmp_path):

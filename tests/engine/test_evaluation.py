@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from gymlab.engine.evaluation import evaluate
+import gymlab
+from gymlab.api import resolve
+from gymlab.engine import evaluation
+from gymlab.engine.evaluation import Limits, evaluate, shortened_episodes
 from gymlab.envs.step import Episode, Step
 
 
@@ -83,7 +86,7 @@ def test_short_episodes_are_not_favoured():
 
 
 def test_a_time_limit_keeps_what_was_finished():
-    result = evaluate(Still(), LengthsEnvironment(2), 1000, deterministic=True, time_limit=0.0)
+    result = evaluate(Still(), LengthsEnvironment(2), 1000, deterministic=True, limits=Limits(0.0))
     assert result.n == 1
     assert not result.complete
 
@@ -107,3 +110,84 @@ def test_broken_episodes_are_left_out_and_others_played_instead():
     assert sorted(result.returns) == [1, 1, 2, 2, 3, 3]
     assert sorted(result.lengths) == [1, 1, 2, 2, 3, 3]
     assert result.complete
+
+
+class EndlessEnvironment(LengthsEnvironment):
+    """Sub-environment `endless` never ends an episode."""
+
+    def __init__(self, num_envs, endless):
+        super().__init__(num_envs)
+        self.endless = endless
+
+    def step(self, actions):
+        self.lengths[self.endless] = self.num_envs
+        return super().step(actions)
+
+
+def test_an_episode_that_never_ends_is_given_up_and_unfinished():
+    workflow = Still()
+    result = evaluate(workflow, EndlessEnvironment(4, endless=1), 10, deterministic=True, limits=Limits(steps=30))
+    assert sorted(result.returns) == [1, 1, 1, 3, 3, 4, 4]
+    assert (result.n, result.asked, result.complete) == (7, 10, False)
+    assert result.cut == "limit of 30 steps an episode"
+    assert workflow.calls == result.steps == 30
+    summary = result.summary()
+    assert (summary["asked"], summary["complete"], summary["cut"]) == (10, False, result.cut)
+
+
+def test_the_limit_of_steps_is_for_each_episode():
+    result = evaluate(Still(), LengthsEnvironment(2), 400, deterministic=True, limits=Limits(steps=2))
+    assert result.complete
+    assert result.cut is None
+    assert evaluate(Still(), LengthsEnvironment(2), 400, deterministic=True, limits=Limits(steps=1)).n == 200
+
+
+def test_progress_is_told_while_it_runs(monkeypatch):
+    monkeypatch.setattr(evaluation, "PROGRESS_SECONDS", -1.0)
+    told = []
+    evaluate(Still(), LengthsEnvironment(1), 3, deterministic=True, progress=lambda *now: told.append(now))
+    assert told == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_nothing_ended():
+    for limits, cut in ((Limits(steps=20), "limit of 20 steps an episode"), (Limits(0.0), "time limit of 0 s")):
+        found = evaluate(Still(), EndlessEnvironment(1, endless=0), 5, deterministic=True, limits=limits)
+        assert (found.n, found.complete, found.cut) == (0, False, cut)
+        assert [found.summary()[name] for name in ("mean", "ci95", "min", "max", "ep_len")] == [None] * 5
+
+
+def config(env_id="MountainCar-v0", **settings):
+    return resolve(env_id, algo="ppo", **settings).config
+
+
+def test_limits_are_the_config_s_unless_given():
+    assert Limits.of(config()) == Limits(600.0, 100_000)
+    assert Limits.of(config(eval_step_limit=50, eval_time_limit=3.0)) == Limits(3.0, 50)
+    assert Limits.of(config(eval_step_limit=50), steps=9, seconds=2.0) == Limits(2.0, 9)
+    # A task that may take longer than the default is not cut before its own end.
+    assert Limits.of(config(max_episode_steps=200_000)).steps == 200_000
+
+
+def test_which_episodes_are_shortened():
+    assert shortened_episodes(config()) is None
+    assert shortened_episodes(config(eval_max_episode_steps=50)) == [50, 200]
+    assert shortened_episodes(config(eval_max_episode_steps=200)) is None
+    assert shortened_episodes(config(eval_max_episode_steps=50), training=True) is None
+    # Training on a shorter task shortens what is evaluated, unless it has a threshold of its own.
+    assert shortened_episodes(config(max_episode_steps=50), training=True) == [50, 200]
+    assert shortened_episodes(config(max_episode_steps=50, reward_threshold=-40.0)) is None
+    # CliffWalking is registered without a limit; its file sets one.
+    assert shortened_episodes(resolve("CliffWalking-v1:ppo").config) is None
+    unlimited = config("CliffWalking-v1", max_episode_steps=None, eval_max_episode_steps=50)
+    assert shortened_episodes(unlimited) == [50, None]
+    assert shortened_episodes(unlimited, longest=20) is None
+
+
+def test_shortened_episodes_have_no_verdict_and_stop_no_training(tmp_path):
+    settings = {"n_envs": 4, "n_steps": 50, "batch_size": 100, "n_epochs": 1, "max_env_steps": 600, "video": False}
+    settings |= {"eval_freq_epochs": 1, "eval_warmup_epochs": 0, "eval_episodes": 4, "quiet": True}
+    run = gymlab.train("MountainCar-v0", algo="ppo", eval_max_episode_steps=50, runs_dir=tmp_path, **settings)
+    assert (run.result["mean"], run.result["threshold"], run.result["solved"]) == (-50.0, -110.0, None)
+    assert run.result["verdict"] == "not judged: episodes were cut at 50 of the task's 200 steps"
+    assert run.record["counters"]["env_steps"] == 600
+    assert "solved" not in (run.dir / "report.md").read_text()

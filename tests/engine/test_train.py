@@ -10,6 +10,7 @@ import torch
 
 import gymlab
 from gymlab.config import dump
+from gymlab.engine.orchestrator import Orchestrator
 from gymlab.engine.run import Run, sitting_times, wall_seconds
 from gymlab.engine.train import run_config
 from gymlab.errors import GymlabError
@@ -247,3 +248,77 @@ def test_frames_are_those_that_were_played_where_an_episode_ends_within_a_skip(t
     open_steps = steps - 3 * episodes
     assert 0 <= open_steps <= 4
     assert frames == 10 * episodes + 4 * open_steps
+
+
+SHORT = {"n_envs": 2, "quiet": True, "video": False, "eval_episodes": 1, "eval_max_episode_steps": 5}
+REPLAY = {
+    **SHORT,
+    "batch_size": 2,
+    "seed_steps": 64,
+    "latent": 16,
+    "hidden": 16,
+    "encoder_hidden": 16,
+    "plan_samples": 12,
+    "plan_policy_samples": 4,
+    "plan_elites": 4,
+    "plan_iterations": 2,
+}
+
+
+def test_a_run_shorter_than_an_epoch_has_a_row_and_says_that_nothing_was_learned(tmp_path):
+    run = gymlab.train("CartPole-v1:tdmpc2", runs_dir=tmp_path, **REPLAY, max_env_steps=20)
+    assert run.record["counters"]["updates"] == run.record["counters"]["epoch"] == 0
+    assert (run.metrics["train/cnt/epoch"], run.metrics["train/cnt/env_steps"]) == ([1], [20])
+    assert "sys/time/wall" in run.metrics
+    (notice,) = (notice for notice in run.record["notices"] if "0 updates" in notice)
+    assert notice.startswith("0 updates in 20 env steps: the agent is the one that the run began with.")
+    assert "lower seed_steps (64)" in notice
+    assert notice in (run.dir / "report.md").read_text()
+
+
+def test_the_epoch_that_the_end_breaks_off_has_a_row(tmp_path):
+    settings = {**REPLAY, "epoch_env_steps": 30, "max_env_steps": 100}
+    run = gymlab.train("CartPole-v1:tdmpc2", runs_dir=tmp_path, run_id="one", **settings)
+    steps = run.metrics["train/cnt/env_steps"]
+    epochs = run.record["counters"]["epoch"]
+    assert steps[-1] == run.record["counters"]["env_steps"]
+    assert steps[-1] - steps[-2] < 30
+    assert run.metrics["train/cnt/epoch"] == list(range(1, epochs + 2))
+    # A run that goes on ends that epoch, and its row is the whole one's.
+    longer = gymlab.resume("one", runs_dir=tmp_path, max_env_steps=160)
+    assert longer.metrics["train/cnt/epoch"][: epochs + 1] == list(range(1, epochs + 2))
+    assert longer.metrics["train/cnt/env_steps"][epochs] - steps[-2] == 30
+    assert len(set(longer.metrics["train/cnt/epoch"])) == len(longer.metrics["train/cnt/epoch"])
+
+
+def test_a_run_that_learned_says_nothing_about_updates(run):
+    assert not any("updates" in notice for notice in run.record["notices"])
+
+
+STREAMS = {
+    "native": {},
+    "sampled": {"eval_deterministic": False, "normalize_obs": "rolling", "vectorization_mode": "sync"},
+    "workers": {"vectorization_mode": "async", "env_workers": 2, "n_envs": 4},
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_the_episodes_of_the_report_can_be_played_again(tmp_path, monkeypatch, kind):
+    """Whatever the videos before them have drawn."""
+    seen = []
+    play = Orchestrator.play
+
+    def listening(self, environment, phase):
+        seen.append((phase, play(self, environment, phase)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(Orchestrator, "play", listening)
+    run = tiny(tmp_path, **STREAMS[kind], video=True, video_max_seconds=0.2, max_env_steps=512, seed=5)
+    phase, reported = seen[-1]
+    again = run.agent.evaluate_as_reported(run.record["backend"])
+    assert phase == "test"
+    assert again.n == 10
+    np.testing.assert_array_equal(again.returns, reported.returns)
+    np.testing.assert_array_equal(again.lengths, reported.lengths)
+    if kind == "sampled":
+        assert again.returns.tolist() != run.agent.evaluate(10, seed=5).returns.tolist()

@@ -9,8 +9,8 @@ from gymlab.metrics.console import ConsoleSink, Progress
 from gymlab.metrics.monitor import Monitor
 from gymlab.metrics.names import ENV_STEPS, EPOCH, episode_return
 from gymlab.metrics.report import ReportData
+from gymlab.metrics.results import judge
 from gymlab.metrics.runlog import RunLogSink
-from gymlab.metrics.statistics import Interval
 
 
 class Clock:
@@ -41,11 +41,12 @@ REPORT = ReportData(
     "CartPole-v1",
     0,
     "finished",
-    Interval(500, 500, 500, 100),
+    judge({"mean": 500.0, "ci95": [500.0, 500.0], "n": 100, "threshold": 475}),
     10_000,
     80,
     9,
     2.0,
+    1.5,
     "gymlab",
 )
 

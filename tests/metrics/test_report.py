@@ -5,8 +5,9 @@ from rich.console import Console
 
 from gymlab.metrics.alerts import Recap
 from gymlab.metrics.report import ReportData, RunResult, format_duration, render_report, report_panel, results_table
-from gymlab.metrics.statistics import Interval
+from gymlab.metrics.results import judge
 
+FOUND = {"mean": 498.25, "ci95": [495.0, 500.0], "n": 100, "threshold": 475}
 DATA = ReportData(
     experiment="CartPole-v1:ppo",
     run_id="cartpole-ppo-0",
@@ -15,7 +16,7 @@ DATA = ReportData(
     environment="CartPole-v1",
     seed=0,
     status="finished",
-    result=Interval(498.25, 495.0, 500.0, 100),
+    result=judge(FOUND),
     env_steps=51_200,
     updates=800,
     episodes=412,
@@ -45,7 +46,7 @@ def test_the_report_says_everything_a_reader_asks():
     text = render_report(DATA)
     for part in (
         "# CartPole-v1:ppo: solved (threshold 475)",
-        "498.2 [495.0, 500.0] (mean and 95% interval, n=100 episodes); deterministic actions",
+        "498.2 [495.0, 500.0] (mean and 95% interval, n=100); deterministic actions",
         "51,200 (412 episodes, 800 updates)",
         "| wall time | 5.6 s (3.2 s of training, 16,000 env steps/s) |",
         "`checkpoints/best.ckpt`",
@@ -64,13 +65,15 @@ def test_the_report_says_everything_a_reader_asks():
     [
         ({}, "solved (threshold 475)", True),
         ({"threshold": 500}, "not solved (threshold 500)", False),
-        ({"threshold": -110, "result": Interval(-110.0, -115.0, -105.0, 100)}, "solved (threshold -110)", True),
+        ({"threshold": -110, "mean": -110.0}, "solved (threshold -110)", True),
         ({"threshold": None}, "no threshold known", None),
-        ({"result": None}, "not evaluated", None),
+        (None, "not evaluated", None),
+        ({"n": 9, "asked": 100, "complete": False}, "not judged: 9 of 100 finished", None),
+        ({"shortened": [50, 200]}, "not judged: episodes were cut at 50 of the task's 200 steps", None),
     ],
 )
 def test_verdict(changes, verdict, solved):
-    data = replace(DATA, **changes)
+    data = replace(DATA, result=None if changes is None else judge(FOUND | changes))
     assert data.verdict == verdict
     assert data.solved is solved
     assert verdict in render_report(data)

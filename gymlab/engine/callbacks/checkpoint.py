@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gymlab.engine.callbacks.base import Callback
-from gymlab.metrics.names import episode_return
+from gymlab.metrics.names import episode_return, unfinished_count
 
 if TYPE_CHECKING:
     from gymlab.config.schema import Phase
@@ -19,7 +19,7 @@ VAL_RETURN = episode_return("val")
 class Checkpoints(Callback):
     """Saves at each evaluation, every few minutes, at each phase's end and at every stop.
 
-    Best is the highest evaluation mean; before the first one, and in a run without any, no checkpoint is best.
+    Best is the highest mean of an evaluation whose episodes all ended; before the first one, and in a run without any, no checkpoint is best.
     """
 
     def __init__(self, minutes: float) -> None:
@@ -46,7 +46,7 @@ class Checkpoints(Callback):
     def _save(self, loop: Orchestrator) -> None:
         if self._saved_steps == loop.counters.env_steps + loop.counters.updates:
             return
-        score = self._row.get(VAL_RETURN)
+        score = None if unfinished_count("val") in self._row else self._row.get(VAL_RETURN)
         best = score is not None and (loop.best_score is None or score > loop.best_score or not loop.checkpoints.best)
         if best:
             loop.best_score = score

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gymlab.engine.agent import REPORTED
 from gymlab.engine.callbacks.base import Callback
-from gymlab.engine.evaluation import evaluate
 from gymlab.engine.report import PICTURES, repeat_command, write_report
 from gymlab.engine.run import wall_seconds
 from gymlab.metrics.report import ReportData
@@ -15,6 +15,10 @@ from gymlab.plain_files import replacing
 if TYPE_CHECKING:
     from gymlab.engine.orchestrator import Orchestrator
     from gymlab.engine.run import Run
+
+
+WAITED_FOR = ("n_steps", "prefill_steps", "seed_steps", "collect_env_steps")
+"""Settings that say how many env steps come before the first update."""
 
 
 class Report(Callback):
@@ -30,6 +34,8 @@ class Report(Callback):
         loop.note_late_signal()
         if loop.session.restarts.count:
             loop.monitor.notice(loop.session.restarts.summary())
+        if not loop.counters.updates:
+            loop.monitor.notice(_no_update(loop))
         loop.monitor.flush()
         self.run.update_record(
             counters={name: getattr(loop.counters, name) for name in ("env_steps", "updates", "episodes", "epoch")},
@@ -45,25 +51,15 @@ class Report(Callback):
         loop.monitor.report(replace(_seen_from_here(written), command=repeat_command(self.run, from_here=True)))
 
     def _test(self, loop: Orchestrator) -> dict[str, Any] | None:
-        """Return of the final agent on episodes that no choice during training has seen."""
-        with loop.session.make_evaluation_environment("test", loop.config.eval_episodes) as environment:
-            found = evaluate(
-                loop.workflow,
-                environment,
-                loop.config.eval_episodes,
-                deterministic=loop.config.eval_deterministic,
-                seeds=loop.session.seeds,
-                time_limit=loop.config.eval_time_limit,
-                should_stop=lambda: loop.stop_signal.requested,
-            )
-        if not found.n:
+        """Return of the final agent on episodes that no choice during training has seen; `gymlab eval --stream test` repeats them."""
+        loop.monitor.set_phase("test")
+        loop.workflow.seed_acting(loop.session.seeds.child(REPORTED))
+        with loop.session.make_evaluation_environment(REPORTED, loop.config.eval_episodes) as environment:
+            found = loop.play(environment, "test")
+        loop.monitor.set_phase("")
+        if not found.n and loop.stop_signal.requested:
             return None
-        summary = found.summary()
-        return {
-            **summary,
-            "threshold": self.threshold,
-            "solved": None if self.threshold is None else summary["mean"] >= self.threshold,
-        }
+        return found.judged(loop.config, self.threshold)
 
     def _draw(self, loop: Orchestrator) -> dict[str, str]:
         """Draw what the workflow has to show; titles and paths from the run's directory."""
@@ -75,6 +71,16 @@ class Report(Callback):
                 draw(temporary)
             drawn[title] = f"{PICTURES}/{path.name}"
         return drawn
+
+
+def _no_update(loop: Orchestrator) -> str:
+    """What a run says that ended before its agent learned anything."""
+    what = f"0 updates in {loop.counters.env_steps:,} env steps: the agent is the one that the run began with."
+    if loop.stopped:
+        return f"{what} The run was stopped before its first update."
+    waits = [name for name in WAITED_FOR if getattr(loop.config, name, None)]
+    lower = "".join(f", or lower {name} ({getattr(loop.config, name):,})" for name in waits)
+    return f"{what} Raise max_env_steps{lower}."
 
 
 def _seen_from_here(summary: ReportData) -> ReportData:

@@ -40,7 +40,9 @@ export function arranged(runs, filter, sort, reversed) {
 /** The return in words: mean, interval, where it comes from. */
 export function scoreText(score) {
   if (!score) return {main: "–", more: ""};
-  const more = score.ci95 ? `[${compact(score.ci95[0])}, ${compact(score.ci95[1])}]` : {best: "best so far", train: "training", test: ""}[score.source];
+  if (score.mean === null) return {main: "–", more: score.note ?? ""};
+  const single = score.n === 1 ? "n=1, no interval" : "";
+  const more = score.ci95 ? `[${compact(score.ci95[0])}, ${compact(score.ci95[1])}]` : score.note ?? {best: "best so far", train: "training", test: single}[score.source];
   return {main: compact(score.mean), more, solved: score.solved === true};
 }
 

@@ -176,7 +176,8 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "reinforce": Subject("CartPole-v1:reinforce", None, {**SMALL, "n_steps": 32, "batch_size": 16, "max_env_steps": 512}),
     "q_learning": Subject(
-        "CliffWalking-v1:q_learning", None, {**SMALL, "n_steps": 50, "max_env_steps": 400, "max_episode_steps": 20}
+        "CliffWalking-v1:q_learning", None,
+        {**SMALL, "n_steps": 50, "max_env_steps": 400, "max_episode_steps": 20}, {"epoch_env_steps": 200},
     ),
     "dreamer_v1": Subject("Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}),
     "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}),
@@ -473,7 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, key in dishonest:
         print(f"dishonest: {name} {key}: {found[name][key].kind} {found[name][key].detail}")
     if options.write:
-        (ROOT / "docs" / "honesty.md").write_text(page(found))
+        (ROOT / "docs" / "honesty.md").write_text(page(found), encoding="utf-8")
     return 1 if dishonest else 0
 
 
@@ -488,7 +489,8 @@ def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
         "# What every setting does",
         "",
         "Written by `python -m benchmarks.honesty --write`: each setting of each algorithm is changed in a training of about a second, and the "
-        "last model, the metrics (without `sys/`), the files and the result of the run are compared with those of the training without.",
+        "last model, the metrics (without `sys/`), the files and the result of the run are compared with those of the training without. "
+        f"Here: {', '.join(found)}; of {', '.join(SUBJECTS)}.",
         "",
         "| training | effect | refused by name | told in a line | stated below | dishonest |",
         "|---|---|---|---|---|---|",
@@ -499,7 +501,7 @@ def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
         lines.append(f"| {name} | {' | '.join(map(str, cells))} | {sum(counts[kind] for kind in DISHONEST)} |")
     lines += [
         "",
-        "A setting that is refused because it does nothing was tried all the same: the training is the same without it.",
+        "What is refused for want of effect was trained all the same where that can be built: it came out as without.",
         "",
     ]
     for name, verdicts in found.items():

@@ -16,6 +16,7 @@ from gymlab.config.schema import Config
 from gymlab.config.yaml_reader import parse_value
 from gymlab.engine.agent import Agent, load
 from gymlab.engine.changes import BY_COMMAND, Change, Tunable, ask, field_of, tunables
+from gymlab.engine.logged import check_metrics
 from gymlab.engine.origin import EnvKwargs, as_texts, dotted_name, named_again, refuse_dataset
 from gymlab.engine.plugins import load_plugins
 from gymlab.engine.repeat import Repetition
@@ -63,12 +64,14 @@ def resolve(
         given,
         schema_of=lambda name: find_workflow(name).Config,
         algorithms=workflow_names(),
+        reads_of=None if of_run else lambda name: find_workflow(name).reads,
         algo=algo,
         config_dir=Path(config_dir) if config_dir else None,
         env_kwargs=[] if of_run else as_texts(env_kwargs),
         debugger=_debugger_attached(),
     )
     if not of_run:
+        check_metrics(loaded.config, find_workflow(loaded.config.algo_id))
         return loaded
     named = [dotted_name(override) for override in given]
     refuse_dataset(loaded.config, named, str(experiment))

@@ -51,6 +51,6 @@ def dreaming_runs(tmp_path_factory):
             told = ["--algo", "dreamer", "--seed", "0", "--quiet", "--runs-dir", str(runs), "--run-id", "dreamer"]
             assert main(["train", "CartPole-v1", *words, *told]) == 0
             # The best is from before the first update: nothing was evaluated since.
-            (runs / "dreamer" / "checkpoints" / "best.ckpt").unlink()
+            (runs / "dreamer" / "checkpoints" / "best.ckpt").unlink(missing_ok=True)
             (base / "dreaming.whole").touch()
     return runs

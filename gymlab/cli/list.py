@@ -61,9 +61,10 @@ def show_environments(word: str, config_dir: str | None, *, as_json: bool) -> in
 def environments(config_dir: str | None = None) -> list[dict[str, Any]]:
     """Environments that have experiments, by family and name."""
     from gymlab.config import discover
+    from gymlab.engine.workflow import known_algorithms
 
     found = []
-    for entry in discover(Path(config_dir) if config_dir else None):
+    for entry in discover(Path(config_dir) if config_dir else None, known_algorithms()):
         found.append(
             {
                 "name": entry.name,

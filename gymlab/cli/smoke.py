@@ -103,11 +103,12 @@ def run(arguments: argparse.Namespace) -> int:
 def experiments(config_dir: str | None = None, word: str = "") -> list[tuple[str, str]]:
     """Experiments with `word` in their name or family, each with the pip lines that it lacks (empty: nothing)."""
     from gymlab.config import composed_experiments, discover
+    from gymlab.engine.workflow import known_algorithms
     from gymlab.envs.extras import needs_of
 
     directory = Path(config_dir) if config_dir else None
     found = []
-    for entry in discover(directory):
+    for entry in discover(directory, known_algorithms()):
         for variant in entry.variants:
             name = f"{entry.name}:{variant.name}"
             needs = needs_of(entry.env_id, variant.obs_type)

@@ -19,6 +19,7 @@ EXAMPLES = """  gymlab train                                          Bandit-v0:
   gymlab train Acrobot-v1 --algo ppo                    any Gymnasium id, no YAML needed
   gymlab train CartPole-v1:ppo --seeds 0-4 --jobs 2     five seeds, two at a time, with a table at the end
   gymlab train CartPole-v1:ppo --cfg job                print what would be trained, as YAML
+  gymlab train CartPole-v1:ppo --cfg job --sources      and every file that was read for it
   gymlab train CartPole-v1:ppo --init-from-run @last/@best
   gymlab train --resume @last max_env_steps=200_000     go on with a run, here with a longer budget
   gymlab train my_package.envs:Maze-v0 --algo ppo       an environment of your own
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list-envs", nargs="?", const="", metavar="WORD", help="list environments and variants, and exit"
     )
     parser.add_argument("--cfg", choices=["job"], help="print the resolved config as YAML, and exit")
+    parser.add_argument(
+        "--sources", action="store_true", help="with --cfg job: also every file that was read to find it"
+    )
     parser.add_argument("--recorded-command", help=argparse.SUPPRESS)
     add_runs_directory(parser)
     add_json(parser)
@@ -73,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise GymlabError(
             "--epoch says from which checkpoint a run goes on; name the run with --resume, e.g. --resume @last."
         )
+    if arguments.sources and not arguments.cfg:
+        raise GymlabError("--sources says which files a config came from; print it with --cfg job.")
     if arguments.resume is not None:
         return _resume(arguments)
     if arguments.cfg:
@@ -120,9 +126,14 @@ def _show_config(arguments: argparse.Namespace) -> int:
     loaded = resolve(**train_keywords(arguments))
     show_notices(loaded.notices)
     if arguments.json:
-        show_json(dump(loaded.config))
-    else:
-        show_text(to_yaml(loaded.config))
+        config = dump(loaded.config)
+        show_json({"config": config, "sources": loaded.sources, "read": loaded.read} if arguments.sources else config)
+        return 0
+    if arguments.sources:
+        # Comments: what is printed stays a config.
+        show_text("\n".join(f"# from {path}" for path in loaded.sources or ["no file"]))
+        show_text("\n".join(["# read to find those:", *(f"#   {path}" for path in loaded.read or ["nothing else"])]))
+    show_text(to_yaml(loaded.config))
     return 0
 
 

@@ -18,6 +18,7 @@ from gymlab.config.effects import (
     RAW,
     NoEffect,
 )
+from gymlab.config.reads import Reads
 from gymlab.config.schedules import not_negative, share
 from gymlab.config.schema import Config, Scalar
 
@@ -183,6 +184,23 @@ EARLIER: dict[str, Any] = {
     "prioritize_ends": False,
 }
 """Settings that runs of earlier releases do not name, as they were then."""
+
+
+READS = Reads(
+    optimizers={"all": "model_lr", "model": "model_lr", "critic": "critic_lr", "actor": "actor_lr"},
+    components=("returns",),
+    buffers=("replay",),
+    phase_options={"actions": ("random", "policy")},
+    metrics=(
+        "loss/reconstruction/*", "loss/reward", "loss/continue", "loss/dyn", "loss/rep", "loss/policy", "loss/value",
+        "loss/replay_value", "loss/total", "world_model/kl", "world_model/posterior_entropy", "world_model/prior_entropy",
+        "world_model/reward_bias", "world_model/reward_error", "world_model/end_bias", "world_model/end_foreseen",
+        "world_model/open_loop/*", "controller/return", "controller/return_scale", "controller/value", "controller/advantage",
+        "controller/reward", "controller/length", "opt/policy/entropy", "opt/grads/norm/*", "replay/age", "replay/online",
+        "sys/time_share/*",
+    ),
+)  # fmt: skip
+"""What Dreamer reads in the open parts of a config, and what it logs."""
 
 
 class DreamerConfig(Config):

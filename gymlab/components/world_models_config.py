@@ -19,6 +19,7 @@ from gymlab.config.effects import (
     SINGLE_PRECISION,
     NoEffect,
 )
+from gymlab.config.reads import Reads
 from gymlab.config.schedules import not_negative
 from gymlab.config.schema import Config, Scalar, as_they_are
 
@@ -26,8 +27,21 @@ Whole = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
 UPDATES_AN_EPOCH = 100
 """Gradient steps of V and M between two rows of metrics."""
+CODE = "latent/code"
+"""Field of a record that holds V's code of its picture."""
 REPLAY, PICTURES, SEQUENCES = "replay", "pictures", "sequences"
 """Buffers: what is collected, and what V and M draw from it."""
+READS = Reads(
+    buffers=(REPLAY,),
+    phase_options={"actions": ("random", "controller")},
+    metrics=(
+        "loss/reconstruction", "loss/kl", "loss/nll", "loss/reward", "loss/end", "opt/grads/norm/*",
+        "world_model/vision_kl", "world_model/held_out_nll", "world_model/untrained_nll", "world_model/open_loop/*",
+        "world_model/starts", "controller/return/mean", "controller/return/best", "controller/return/elite",
+        "controller/sigma", "controller/generation",
+    ),
+)  # fmt: skip
+"""What World Models read in the open parts of a config, and what they log."""
 
 
 class WorldModelsConfig(Config):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from gymlab.config.dialects import rename
-from gymlab.config.environment_files import PACKAGE_CONF
+from gymlab.config.environment_files import PACKAGE_CONF, Library
 from gymlab.config.validation import located
 from gymlab.config.wording import hint
-from gymlab.config.yaml_reader import Located, read_yaml
+from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located, read_yaml
 from gymlab.errors import ConfigError
 
 PRIMARY = "gymlab_experiment"
@@ -42,7 +42,8 @@ def split_choices(overrides: Sequence[str], roots: Sequence[Path]) -> tuple[list
         key, equals, value = text.partition("=")
         group = key.strip().lstrip("+").lstrip("/")
         directory = group.partition("@")[0]
-        if not equals or "." in directory or directory in _NOT_GROUPS or not _is_group(directory, roots):
+        names_no_file = not equals or value.lstrip().startswith("{")
+        if names_no_file or "." in directory or directory in _NOT_GROUPS or not _is_group(directory, roots):
             values.append(text)
         elif ".." not in value and Choice(group, value).path(roots) is not None:
             choices.append(Choice(group, value))
@@ -69,15 +70,16 @@ def group_choices(group: str, roots: Sequence[Path]) -> list[str]:
     return sorted({path.stem for root in roots for path in (root / group).glob("*.yaml")})
 
 
-def compose(own: Located, choices: Sequence[Choice], roots: Sequence[Path], place: str) -> Located:
+def compose(own: Located, choices: Sequence[Choice], library: Library, place: str) -> tuple[Located, set[str]]:
     """A section with a `defaults:` list, and groups chosen on the command line, as one tree; references stay as they are.
 
-    The section's own fields win over what it draws on unless its list puts `_self_` elsewhere.
+    The section's own fields win over what it draws on unless its list puts `_self_` elsewhere, and over a group that was
+    put in the place of one in its list. Groups that were chosen beyond its list are named, as they lie on top of it.
     """
     defaults = own.get("defaults") or []
     if not isinstance(defaults, list):
         raise ConfigError(f"{place}: `defaults` is a list such as [/workflow: ppo, _self_], got {defaults!r}.")
-    _guard(roots)
+    _guard(library)
     _guard_defaults(own, place)
     fields = {key: value for key, value in own.items() if key != "defaults"}
     added = [choice for choice in choices if not _listed(choice, defaults)]
@@ -87,9 +89,12 @@ def compose(own: Located, choices: Sequence[Choice], roots: Sequence[Path], plac
     position = listed.index("_self_")
     listed[position:position] = [{f"/{choice.group}": choice.name} for choice in added if choice.group == "experiment"]
     groups = [choice for choice in added if choice.group != "experiment"]
-    tree = Located(_compose_with_hydra({"defaults": listed, **fields}, groups, roots, place))
+    composed, files = _compose_with_hydra({"defaults": listed, **fields}, groups, library.roots, place)
+    library.read |= dict.fromkeys(files)
+    library.used |= dict.fromkeys(files)
+    tree = Located(composed)
     tree.where |= {key: where for key, where in own.where.items() if key in tree}
-    return _lift_experiment(tree)
+    return _lift_experiment(tree), {choice.group for choice in groups}
 
 
 def _listed(choice: Choice, defaults: Sequence[Any]) -> bool:
@@ -106,13 +111,14 @@ def _replaced(entry: Any, choices: Sequence[Choice]) -> Any:
     return {key: chosen.get(str(key).lstrip("/"), value) for key, value in entry.items()}
 
 
-def _guard(roots: Sequence[Path]) -> None:
+def _guard(library: Library) -> None:
     """Hydra reads files without limits: the user's are read by us first, within them."""
-    for root in roots:
+    for root in library.roots:
         if root == PACKAGE_CONF:
             continue
         for path in sorted(root.glob("*/**/*.yaml")):
             if path.relative_to(root).parts[0] not in _NOT_GROUPS:
+                library.read[path] = None
                 _guard_defaults(read_yaml(path), str(path.relative_to(root)))
 
 
@@ -132,10 +138,13 @@ def _guard_defaults(document: Mapping[str, Any], place: str) -> None:
 
 def _compose_with_hydra(
     primary: Mapping[str, Any], groups: Sequence[Choice], roots: Sequence[Path], place: str
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], list[Path]]:
+    """The composed tree, and the files of groups that it is made of."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
+    from hydra.types import RunMode
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -148,6 +157,8 @@ def _compose_with_hydra(
                 for overrides in _spellings(groups):
                     try:
                         config = hydra_compose(PRIMARY, overrides)
+                        loader = GlobalHydra.instance().config_loader()
+                        listed = loader.compute_defaults_list(PRIMARY, overrides, RunMode.RUN).defaults
                         break
                     except HydraException as error:
                         failure = error
@@ -156,7 +167,9 @@ def _compose_with_hydra(
             composed = OmegaConf.to_container(config, resolve=False)
         except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
             raise ConfigError(f"{place}: cannot be composed: {_first_lines(error)}") from error
-    return {str(key): value for key, value in composed.items() if key != "hydra"}  # type: ignore[union-attr]
+    candidates = [[root / f"{entry.config_path}.yaml" for root in roots] for entry in listed]
+    files = [path for paths in candidates if (path := next(filter(Path.is_file, paths), None)) is not None]
+    return {str(key): value for key, value in composed.items() if key != "hydra"}, files  # type: ignore[union-attr]
 
 
 def _spellings(groups: Sequence[Choice]) -> list[list[str]]:
@@ -193,9 +206,12 @@ def _deep(lower: Any, upper: Any) -> Any:
     return {**lower, **{key: _deep(lower.get(key), value) for key, value in upper.items()}}
 
 
-def lift_groups(tree: Located, place: str, notices: list[str]) -> Located:
-    """Groups that hold fields (`workflow`, `environment`, `env`) under the fields at the root; single ones into the plural."""
-    result = Located()
+def lift_groups(tree: Located, place: str, notices: list[str], chosen: Collection[str] = ()) -> Located:
+    """Groups that hold fields (`workflow`, `environment`, `env`) under the fields at the root; single ones into the plural.
+
+    A group that was `chosen` on top of the experiment lies over what its files say, and under what was typed beside it.
+    """
+    result, above = Located(), Located()
     for group, name in (("workflow", "algo_id"), ("environment", "env_id"), ("env", "env_id")):
         content = tree.pop(group, None)
         if isinstance(content, str):
@@ -204,13 +220,25 @@ def lift_groups(tree: Located, place: str, notices: list[str]) -> Located:
             continue
         if not isinstance(content, Mapping):
             raise ConfigError(f"{place}: `{group}` expects a mapping of fields, got {content!r}.")
-        result.lay(rename(_fields_of_group(content, name), f"{place}, {group}", notices))
+        lifted = rename(_fields_of_group(content, name), f"{place}, {group}", notices)
+        result.lay(lifted)
+        above.lay(lifted if group in chosen else {})
     for single, plural in (("controller", "controllers"), ("buffer", "buffers")):
         content = tree.pop(single, None)
         if isinstance(content, Mapping):
             named = {single: content} if "_target_" in content else dict(content)
             tree.put(plural, {**named, **(tree.get(plural) or {})}, tree.where.get(plural))
-    return result.lay(tree)
+        elif content is not None:
+            raise ConfigError(
+                f"{located(tree, single, place)}: `{single}={content}`: there is no config group {single}/ to take it from. "
+                f"Put one in it by name: {plural}.NAME={{_target_: ...}}."
+            )
+    typed = {key for key, where in tree.where.items() if where.file in (COMMAND_LINE, SWEEP)}
+    result.lay(tree)
+    for key, value in above.items():
+        if key not in typed:
+            result.put(key, value)
+    return result
 
 
 def _fields_of_group(content: Mapping[str, Any], name: str) -> dict[str, Any]:

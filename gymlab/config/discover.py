@@ -8,7 +8,7 @@ from pathlib import Path
 from gymlab.config.compose import group_choices
 from gymlab.config.environment_files import EnvironmentFile, Library, search_roots
 from gymlab.config.environment_ids import family_of
-from gymlab.config.names import algorithm_name
+from gymlab.config.names import NO_ALGORITHMS, Algorithms, algorithm_name
 from gymlab.errors import ConfigError
 
 
@@ -42,9 +42,12 @@ class ExperimentEntry:
         return [f"{self.name}:{variant.name}" for variant in self.variants]
 
 
-def discover(config_dir: Path | None = None) -> list[ExperimentEntry]:
-    """All environments with experiments, by name; files that do not load are left out."""
-    library = Library(search_roots(config_dir), [])
+def discover(config_dir: Path | None = None, algorithms: Algorithms = NO_ALGORITHMS) -> list[ExperimentEntry]:
+    """All environments with experiments, by name; files that do not load are left out.
+
+    Whose algorithms' fields may stand at the root of a file is asked only where a mapping there does not say what it is.
+    """
+    library = Library(search_roots(config_dir), [], algorithms)
     files: dict[str, list[EnvironmentFile]] = {}
     for file in library.files():
         files.setdefault(file.path.stem, []).append(file)

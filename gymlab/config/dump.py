@@ -14,8 +14,7 @@ from gymlab.config.dialects import canonical_name
 from gymlab.config.dotted import flat
 from gymlab.config.environment_ids import check_module
 from gymlab.config.field_types import default_of, describe_type
-from gymlab.config.load import SchemaOf
-from gymlab.config.names import RETIRED, algorithm_name
+from gymlab.config.names import RETIRED, SchemaOf, algorithm_name
 from gymlab.config.schema import Config
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import check_keys, validate

@@ -1,7 +1,8 @@
 """Environment files: where they are found, their sections, and what a section inherits.
 
 The user's files lie on top of ours: roots are searched in order (`--config-dir`, `./conf`, `./config`, the package), so
-a file of the same name adds its variants to ours, and a variant of the same name replaces ours as a whole.
+a file of the same name adds its variants to ours, and a variant of the same name replaces ours as a whole. `./conf` and
+`./config` belong to whoever works there: they are searched only if they hold experiments.
 """
 
 from __future__ import annotations
@@ -12,24 +13,75 @@ from functools import cached_property
 from pathlib import Path
 
 from gymlab.config.dialects import refuse_two_spellings
-from gymlab.config.names import algorithm_name, file_stem, is_field
-from gymlab.config.schedules import is_schedule
+from gymlab.config.names import (
+    NO_ALGORITHMS,
+    STRUCTURE,
+    Algorithms,
+    algorithm_name,
+    file_stem,
+    is_field,
+    is_section,
+    known_names,
+    says_section,
+)
+from gymlab.config.schema import Config
 from gymlab.config.yaml_reader import Located, Where, read_yaml
 from gymlab.errors import ConfigError, did_you_mean
 
 PACKAGE_CONF = Path(__file__).resolve().parent.parent / "conf"
 
 
+HERE = (Path("conf"), Path("config"))
+"""Searched without being named."""
+
+_KINDS = {
+    "environments": ("**/*.yaml", "**/*.yml"),
+    "experiment": ("*.yaml",),
+    "hyperparams": ("*.yaml",),
+}
+"""Folders of a root that hold experiments, and their files."""
+
+
 def search_roots(config_dir: Path | None = None) -> list[Path]:
     """Directories that hold config files, the strongest first."""
-    if config_dir is not None and not config_dir.is_dir():
-        raise ConfigError(f"--config-dir {config_dir}: there is no such directory.")
-    candidates = [config_dir, Path("conf"), Path("config"), PACKAGE_CONF]
-    roots: list[Path] = []
-    for candidate in candidates:
-        if candidate is not None and candidate.is_dir() and candidate.resolve() not in roots:
-            roots.append(candidate.resolve())
-    return roots
+    if config_dir is not None:
+        _check_config_dir(config_dir)
+    here = [directory for directory in HERE if _contents(directory)]
+    candidates = [*([config_dir] if config_dir is not None else []), *here, PACKAGE_CONF]
+    return list(dict.fromkeys(candidate.resolve() for candidate in candidates))
+
+
+def found_here() -> list[str]:
+    """A line for each directory that is searched without being named: what it holds."""
+    return [
+        f"./{directory} is searched: " + ", ".join(f"{len(names)} in {kind}/" for kind, names in contents.items()) + "."
+        for directory in HERE
+        if (contents := _contents(directory))
+    ]
+
+
+def _contents(root: Path) -> dict[str, list[Path]]:
+    """The experiments that a directory holds, by folder."""
+    found = {
+        kind: [path for pattern in patterns for path in (root / kind).glob(pattern)]
+        for kind, patterns in _KINDS.items()
+    }
+    return {kind: paths for kind, paths in found.items() if paths}
+
+
+def _check_config_dir(directory: Path) -> None:
+    """A directory that the user names must hold something: a typo would else go unseen."""
+    if not directory.is_dir():
+        raise ConfigError(f"--config-dir {directory}: there is no such directory.")
+    if _contents(directory) or any(directory.glob("*.yaml")):
+        return
+    below = [path for path in sorted(directory.iterdir()) if path.is_dir() and _contents(path)]
+    if below or not any(directory.glob("*/**/*.yaml")):
+        near = f" Did you mean --config-dir {below[0]}?" if below else ""
+        raise ConfigError(
+            f"--config-dir {directory}: there is nothing to find in it. It is to hold environments/*.yaml, "
+            f"experiment/*.yaml or config groups.{near}"
+        )
 
 
 @dataclass(frozen=True)
@@ -38,27 +90,29 @@ class EnvironmentFile:
 
     path: Path
     document: Located
+    algorithms: Algorithms = NO_ALGORITHMS
+    """Whose fields may stand at the root beside those that every config has."""
 
     @cached_property
     def base(self) -> Located:
-        """What every variant begins with: `_base`, and over it the config fields at the root."""
+        """What every variant begins with: `_base`, and over it all that stands at the root and is no section or anchor.
+
+        Whether each key is a field is for the variant's config to say.
+        """
         base = Located()
         declared = self.document.get("_base")
         if isinstance(declared, Located):
             base.lay(declared)
         for key, value in self.document.items():
-            if (is_field(key) or is_schedule(value)) and key != "defaults":
+            anchor = key.startswith("_") and not is_field(key)
+            if not anchor and key != "defaults" and not is_section(key, value, self.algorithms):
                 base.put(key, value, self.document.where.get(key))
         return base
 
     @cached_property
     def sections(self) -> dict[str, Located]:
         """Every mapping at the root that is no field, anchors included."""
-        mappings = {
-            key: value
-            for key, value in self.document.items()
-            if isinstance(value, Located) and not is_field(key) and not is_schedule(value)
-        }
+        mappings = {key: value for key, value in self.document.items() if is_section(key, value, self.algorithms)}
         if "algo_id" in self.document and not any(not key.startswith("_") for key in mappings):
             name = str(self.document.get("variant") or self.document["algo_id"])
             mappings[name] = Located(self.document)
@@ -85,6 +139,23 @@ class EnvironmentFile:
                 if name in (variant, algorithm_name(variant)) or prefixed:
                     return variant
         return None
+
+    def algorithms_besides(self, variant: str) -> set[str]:
+        """Algorithms of all variants but one, as far as they say themselves."""
+        common = self.base.get("algo_id")
+        others = [name for name in self.variants if variant not in (name, _short(name, self))]
+        return {algorithm_name(str(self.sections[name].get("algo_id") or common or name)) for name in others}
+
+    def check_root(self) -> None:
+        """A mapping at the root is a field or a section: one that has no field in it is neither, but a misspelt field."""
+        for key, value in self.sections.items():
+            fields = [inner for inner in value if is_field(inner) or is_field(inner, self.algorithms.fields)]
+            if value and not fields and not says_section(key, value, self.algorithms):
+                near = did_you_mean(key, known_names([*Config.model_fields, *self.algorithms.fields]))
+                raise ConfigError(
+                    f"{self.document.where.get(key, self.path.name)}: unknown key `{key}`: it is no field, and no variant, "
+                    f"as nothing in it is a field ({', '.join(value)}). {near}".rstrip()
+                )
 
     def start(self) -> Located:
         """What an algorithm without a variant begins with: the base, or the anchor that names the environment."""
@@ -113,17 +184,38 @@ class Section:
 class Library:
     """All environment files on the search path."""
 
-    def __init__(self, roots: list[Path], notices: list[str]) -> None:
+    def __init__(self, roots: list[Path], notices: list[str], algorithms: Algorithms = NO_ALGORITHMS) -> None:
         self.roots = roots
         self.notices = notices
+        self.algorithms = algorithms
+        self.read: dict[Path, None] = {}
+        """Every file that was read, in order."""
+        self.used: dict[Path, None] = {}
+        """Those that something was taken from."""
         self._files: dict[Path, EnvironmentFile | None] = {}
 
     def open(self, path: Path) -> EnvironmentFile:
         """A file by its path."""
         known = self._files.get(path)
         if known is None:
-            known = self._files[path] = EnvironmentFile(path, _with_spec(path))
+            known = self._files[path] = EnvironmentFile(path, self._with_spec(path), self.algorithms)
         return known
+
+    def _with_spec(self, path: Path) -> Located:
+        """A file, with the description that older trees keep beside it in `<name>.spec.yaml`."""
+        self.read[path] = None
+        document = read_yaml(path)
+        beside = _spec_beside(path)
+        if "spec" not in document and beside.is_file():
+            self.read[beside] = None
+            document.put("spec", read_yaml(beside), Where(beside.name, 1))
+        return document
+
+    def take(self, file: EnvironmentFile) -> None:
+        """Note that something of a file is used."""
+        self.used[file.path] = None
+        if _spec_beside(file.path) in self.read:
+            self.used[_spec_beside(file.path)] = None
 
     def _try_open(self, path: Path) -> EnvironmentFile | None:
         """A file that was not asked for by name: if it does not load, that is told and it is passed over."""
@@ -136,9 +228,9 @@ class Library:
         return self._files[path]
 
     def paths(self, root: Path) -> list[Path]:
-        """Environment files of a root: those below `environments/`, or its own when it has no such folder."""
+        """Environment files of a root: those below `environments/`, or its own when it has no folders of experiments at all."""
         folder = root / "environments"
-        if folder.is_dir():
+        if folder.is_dir() or any((root / kind).is_dir() for kind in _KINDS):
             found = sorted(folder.rglob("*.yaml")) + sorted(folder.rglob("*.yml"))
         else:
             found = sorted(path for path in root.glob("*.yaml") if path.name != "metrics.yaml")
@@ -173,7 +265,7 @@ class Library:
                 name = file.variant_for(variant)
                 if name is not None:
                     variant_name = str(file.document.get("variant") or _short(name, file))
-                    return Section(self.inherited(file, name), variant_name, file.path)
+                    return Section(self.section(file, name), variant_name, file.path)
             legacy = self._find_legacy(root, environment, algorithm_name(variant))
             if legacy is not None:
                 return legacy
@@ -184,20 +276,38 @@ class Library:
             file = self._try_open(path) if algorithm_name(path.stem) == algorithm else None
             for name in file.variants if file else ():
                 if file_stem(name) == file_stem(environment):
-                    fields = self.inherited(file, name)  # type: ignore[arg-type]
+                    fields = self.section(file, name)  # type: ignore[arg-type]
                     fields = Located({"env_id": name, "project_id": name, "algo_id": algorithm}).lay(fields)
                     return Section(fields, algorithm, path)
         return None
+
+    def section(self, file: EnvironmentFile, name: str) -> Located:
+        """A section to be loaded, with all it inherits, once the root of its file is known to be right."""
+        file.check_root()
+        return self.inherited(file, name)
+
+    def start(self, file: EnvironmentFile) -> Located:
+        """What an algorithm without a variant begins with."""
+        file.check_root()
+        self.take(file)
+        return file.start()
 
     def inherited(self, file: EnvironmentFile, name: str, chain: tuple[str, ...] = ()) -> Located:
         """A section over its parents over the file's base. Of several parents the later ones are stronger."""
         step = f"{file.path.name}:{name}"
         if step in chain:
             raise ConfigError(f"Circular inheritance: {' -> '.join([*chain[chain.index(step) :], step])}.")
+        self.take(file)
         own = Located(file.sections[name])
         written = [key for key in file.sections[name].own if own[key] is not None]
         refuse_two_spellings(written, f"{file.path.name}, variant {name}")
         fields = Located(file.base)
+        for key in STRUCTURE:
+            if key in fields and key not in own:
+                raise ConfigError(
+                    f"{fields.where.get(key, file.path.name)}: `{key}` at the root of a file is not taken over by its "
+                    "variants; write it into each of them."
+                )
         for key in ("inherits", "inherit_from"):
             parents = own.pop(key, None) or ()
             for parent in [parents] if isinstance(parents, str) else parents:
@@ -221,13 +331,8 @@ class Library:
         )
 
 
-def _with_spec(path: Path) -> Located:
-    """A file, with the description that older trees keep beside it in `<name>.spec.yaml`."""
-    document = read_yaml(path)
-    beside = path.with_suffix(".spec.yaml")
-    if "spec" not in document and beside.is_file():
-        document.put("spec", read_yaml(beside), Where(beside.name, 1))
-    return document
+def _spec_beside(path: Path) -> Path:
+    return path.with_suffix(".spec.yaml")
 
 
 def _short(name: str, file: EnvironmentFile) -> str:

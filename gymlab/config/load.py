@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,13 @@ from gymlab.config.compose import Choice, compose, lift_groups, split_choices
 from gymlab.config.derive import check_schedules, derive
 from gymlab.config.dialects import canonical_name, merge, refuse_two_spellings, rename, set_dotted, translate
 from gymlab.config.effects import check_effects
-from gymlab.config.environment_files import Library, Section, search_roots
+from gymlab.config.environment_files import EnvironmentFile, Library, Section, found_here, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
 from gymlab.config.labels import check_variant, declared_by, follow_overrides
-from gymlab.config.names import algorithm_name, has_older_names, known_names
+from gymlab.config.names import Algorithms, SchemaOf, algorithm_name, has_older_names, known_names
 from gymlab.config.phases import parse_phases
+from gymlab.config.reads import ReadsOf, check_reads, take_rates
 from gymlab.config.schema import Config, Phase
 from gymlab.config.sense import senseless
 from gymlab.config.targets import check_targets
@@ -27,8 +28,6 @@ from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located, Where, parse
 from gymlab.errors import ConfigError, did_you_mean
 
 DEFAULT_EXPERIMENT = "Bandit-v0:ppo"
-
-SchemaOf = Callable[[str], type[Config]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class Loaded:
     """One line each: retired ids, fields without meaning, fields of another algorithm, files passed over."""
     sources: tuple[str, ...]
     """Files that the config came from."""
+    read: tuple[str, ...] = ()
+    """Files that were read to find those, and gave nothing."""
 
 
 def load(
@@ -48,6 +49,7 @@ def load(
     *,
     schema_of: SchemaOf,
     algorithms: Sequence[str],
+    reads_of: ReadsOf | None = None,
     algo: str | None = None,
     config_dir: Path | None = None,
     env_kwargs: Sequence[str] = (),
@@ -59,41 +61,52 @@ def load(
     Files are looked for in `config_dir`, `./conf`, `./config` and the package, in this order. A user's environment file
     lies on top of ours of the same name: its variants are added, and a variant of the same name replaces ours. `None`
     is `Bandit-v0:ppo`. With `algo` any environment id will do; the environment's file, if there is one, gives the spec
-    and the base.
+    and the base. `reads_of` says what each algorithm reads of components, phases and the like: what no one reads is
+    refused. Without it nothing is, as for the config of a run from before.
     """
-    notices: list[str] = []
-    library = Library(search_roots(config_dir), notices)
+    notices: list[str] = [] if experiment is not None and _is_path(experiment) else found_here()
+    known = Algorithms(algorithms, schema_of)
+    library = Library(search_roots(config_dir), notices, known)
     if experiment is not None and "=" in experiment and not _is_path(experiment):
         overrides, experiment = [experiment, *overrides], None
     choices, values = split_choices(overrides, library.roots)
     section = _start(experiment, algo, choices, library, algorithms)
-    fields = section.fields
+    fields, added = section.fields, set[str]()
     if choices or "defaults" in fields:
-        fields = compose(fields, choices, library.roots, section.place)
+        fields, added = compose(fields, choices, library, section.place)
     tree = rename(fields, section.place, notices)
     declared = declared_by(section, rename(section.fields, section.place, []), algorithms)
     tree = _lay_on_top(tree, notices, sweep or {}, debugger, values, env_kwargs)
     if has_references(tree):
         tree = resolve_references(tree, section.place)
-    tree = lift_groups(tree, section.place, notices)
+    tree = lift_groups(tree, section.place, notices, added)
     check_variant(tree, declared, section)
     _name_algorithm(tree, section, algorithms)
     spec_on_top = follow_overrides(tree, declared)
     schema = schema_of(tree["algo_id"])
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices, spec_on_top)
     tree = translate(tree, schema, section.place)
-    _check_fields(tree, schema, section.place, notices, schema_of, algorithms)
+    reads = reads_of(tree["algo_id"]) if reads_of is not None else None
+    if reads is not None:
+        take_rates(tree, reads, section.place)
+    _check_fields(tree, schema, section, library, notices, known)
     given = frozenset(tree)
     phases = _parse_curriculum(tree, section.place)
     filled = derive(tree, schema, section.place, notices, phases, fit_batch=debugger)
     config = _validated(tree, schema, section.place)
+    if reads is not None:
+        check_reads(config, tree, reads, section.place)
     notices[:0] = filled.notices(config)
     # A file for another algorithm, or of an earlier generation, was written for what it does there.
     trusts_files = algo is not None or has_older_names(fields)
     check_effects(config, tree, given, section.place, notices, trusts_files=trusts_files)
     notices += senseless(config)
-    sources = [section.path, *(choice.path(library.roots) for choice in choices)]
-    return Loaded(config, tuple(dict.fromkeys(notices)), tuple(str(path) for path in sources if path is not None))
+    return Loaded(
+        config,
+        tuple(dict.fromkeys(notices)),
+        tuple(str(path) for path in library.used),
+        tuple(str(path) for path in library.read if path not in library.used),
+    )
 
 
 def _start(
@@ -168,7 +181,7 @@ def _section_of_path(path: Path, algo: str | None, library: Library) -> Section:
         raise ConfigError(
             f"{path}: has the variants {', '.join(file.variants) or '(none)'}; choose one with --algo or a config dir."
         )
-    return Section(library.inherited(file, variant), variant, path)
+    return Section(library.section(file, variant), variant, path)
 
 
 def _section_with_algorithm(name: str, algo: str, library: Library, algorithms: Sequence[str]) -> Section:
@@ -180,7 +193,7 @@ def _section_with_algorithm(name: str, algo: str, library: Library, algorithms: 
         if section is not None:
             return section
         for file in library.matching(candidate):
-            return Section(file.start().lay({"algo_id": algo}), algo, file.path)
+            return Section(library.start(file).lay({"algo_id": algo}), algo, file.path)
     check_known(current_id(name)[0], _environment_names(library))
     return Section(Located({"env_id": name, "algo_id": algo, "project_id": name}), algo, None)
 
@@ -261,6 +274,7 @@ def _name_environment(
         for file in library.matching(tree["env_id"]):
             if file.base.get("spec"):
                 tree.put("spec", deepcopy(file.base["spec"]), file.base.where.get("spec"))
+                library.take(file)
                 break
     for name, value in spec_on_top.items():
         set_dotted(tree, f"spec.{name}", value, COMMAND_LINE)
@@ -303,16 +317,51 @@ def split_override(text: str, place: str = COMMAND_LINE) -> tuple[str, str]:
 
 def _override(tree: Located, text: str, notices: list[str]) -> Located:
     if text.startswith("~"):
-        result = Located(tree)
-        result.pop(canonical_name(text[1:].partition("=")[0]), None)
-        return result
+        key, equals, value = text[1:].partition("=")
+        without, present = _without(tree, key.strip())
+        if equals and present != parse_value(value):
+            raise ConfigError(f"{COMMAND_LINE}: {text!r}: `{key}` is {present!r}.")
+        return without
     key, value = split_override(text)
     return _set(tree, key, parse_value(value), Where(COMMAND_LINE, 0), notices)
 
 
+def _without(tree: Located, key: str) -> tuple[Located, Any]:
+    """A tree without what stands at a dotted key, which must be there; and what that is."""
+    first, *rest = key.removeprefix("experiment.").split(".")
+    names = [canonical_name(first), *rest]
+    result = Located(tree)
+    node: dict[str, Any] = result
+    for index, name in enumerate(names):
+        if name not in node:
+            known = [".".join([*names[:index], other]) for other in node]
+            raise ConfigError(
+                f"{COMMAND_LINE}: '~{key}' takes a key away, and the experiment sets no `{key}`. "
+                f"{hint('.'.join(names[: index + 1]), known)}`--cfg job` shows what there is."
+            )
+        if index < len(names) - 1:
+            node[name] = dict(node[name]) if isinstance(node[name], Mapping) else {}
+            node = node[name]
+    return result, node.pop(names[-1])
+
+
+_GROUP_NAMES = {"workflow": "algo_id", "environment": "env_id", "env": "env_id"}
+
+
 def _set(tree: Located, key: str, value: Any, where: Where, notices: list[str]) -> Located:
-    """A tree with one key set, by any of its names; `experiment.seed` is `seed`."""
+    """A tree with one key set, by any of its names; `experiment.seed` is `seed`, `environment.num_envs` is `n_envs`."""
     key = _plain_key(key)
+    group, dot, below = key.partition(".")
+    if group in _GROUP_NAMES:
+        below = below.removeprefix("train").removeprefix(".")
+        if isinstance(value, Mapping) and below == "":
+            for name, inner in value.items():
+                tree = _set(tree, f"{group}.{name}", inner, where, notices)
+            return tree
+        if dot and isinstance(tree.get(group), Mapping):
+            # References to the group are to see it as well.
+            set_dotted(tree, key, value, f"{where}, {key!r}")
+        key = _GROUP_NAMES[group] if below in ("", "id", "name") else below
     if "." in key:
         set_dotted(tree, key, value, f"{where}, {key!r}")
         tree.where[canonical_name(key.partition(".")[0])] = where
@@ -329,31 +378,37 @@ def _plain_key(text: str) -> str:
 
 
 def _check_fields(
-    tree: Located,
-    schema: type[Config],
-    place: str,
-    notices: list[str],
-    schema_of: SchemaOf,
-    algorithms: Sequence[str],
+    tree: Located, schema: type[Config], section: Section, library: Library, notices: list[str], known: Algorithms
 ) -> None:
     """Unknown keys are errors; a file's fields of another algorithm, or of an earlier release, are left out with a notice."""
+    place, algo = section.place, tree.get("algo_id")
+    file = library.open(section.path) if section.path is not None else None
     for key in [key for key in tree if key not in schema.model_fields]:
-        owners = [name for name in algorithms if key in schema_of(name).model_fields]
-        where = located(tree, key, place)
+        where, typed = located(tree, key, place), tree.where.get(key) == (COMMAND_LINE, 0)
+        at_root = file is not None and tree.where.get(key) in file.base.where.values()
         if key in schema.retired:
-            told = f"{where}: `{key}` no longer means anything for {tree.get('algo_id')}: {schema.retired[key]}."
-            if tree.where.get(key) == (COMMAND_LINE, 0):
+            told = f"{where}: `{key}` no longer means anything for {algo}: {schema.retired[key]}."
+            if typed:
                 raise ConfigError(f"{told} Leave it out.")
             notices.append(told)
-            del tree[key]
-            continue
-        if not owners:
-            near = did_you_mean(key, known_names(schema.model_fields))
-            raise ConfigError(f"{where}: unknown key `{key}`. {near}".rstrip())
-        algo = tree.get("algo_id")
-        if tree.where.get(key) == (COMMAND_LINE, 0):
-            raise ConfigError(
-                f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} has none. See `gymlab describe`."
-            )
-        notices.append(f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} does not use it.")
+        elif key not in known.fields:
+            near = did_you_mean(key, known_names(known.fields if at_root else schema.model_fields))
+            raise ConfigError(f"{where}: unknown key `{key}`. {near}{_of_a_plugin(file, known)}".rstrip())
+        else:
+            owners = known.owners(key)
+            if typed:
+                raise ConfigError(
+                    f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} has none. See `gymlab describe`."
+                )
+            # At the root of a file stands what its other variants use.
+            if not (at_root and file is not None and file.algorithms_besides(section.variant) & set(owners)):
+                notices.append(f"{where}: `{key}` is a field of {', '.join(owners)}; {algo} does not use it.")
         del tree[key]
+
+
+def _of_a_plugin(file: EnvironmentFile | None, known: Algorithms) -> str:
+    """What to do about a key that may be a field of an algorithm which is not loaded."""
+    missing = sorted(file.algorithms_besides("") - set(known.names)) if file is not None else []
+    if not missing:
+        return ""
+    return f" If it is a field of {', '.join(missing)}, name the module that registers it: --plugin MODULE."

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from gymlab.config.schedules import split_schedule_key
+from gymlab.config.schedules import is_schedule, split_schedule_key
 from gymlab.config.schema import Config
+
+SchemaOf = Callable[[str], type[Config]]
+"""The config class of an algorithm, by its registered name."""
 
 ALIASES = {
     "n_timesteps": "max_env_steps",
@@ -56,16 +62,8 @@ ALGORITHM_ALIASES = {"qlearning": "q_learning", "q-learning": "q_learning"}
 STRUCTURE = ("defaults", "inherits", "inherit_from")
 """Keys that say how a section is put together."""
 
-_ALGORITHM_MAPPINGS = (
-    "policy_lr",
-    "gamma",
-    "gae_lambda",
-    "clip_range",
-    "clip_range_vf",
-    "vf_coef",
-    "ent_coef",
-    "policy_kwargs",
-)
+GROUPS = ("workflow", "environment", "env", "controller", "buffer", "experiment")
+"""Config groups whose content is lifted to the root of a config."""
 
 
 def algorithm_name(name: str) -> str:
@@ -73,14 +71,49 @@ def algorithm_name(name: str) -> str:
     return ALGORITHM_ALIASES.get(name, name)
 
 
-def is_field(key: str, schema_fields: Iterable[str] = ()) -> bool:
-    """Whether a key at the root of an environment file is a config field rather than a variant."""
-    if key in schema_fields or key in Config.model_fields or key in _ALGORITHM_MAPPINGS:
-        return True
-    if key in ALIASES or key in TRANSLATED or key in RETIRED or key in STRUCTURE:
+@dataclass(frozen=True)
+class Algorithms:
+    """The algorithms there are. To ask for their fields imports them all, so that is done only where nothing else decides."""
+
+    names: Sequence[str] = ()
+    schema_of: SchemaOf = lambda _: Config
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """Fields that any of them has, or had in an earlier release."""
+        schemas = [self.schema_of(name) for name in self.names]
+        return frozenset(field for schema in schemas for field in (*schema.model_fields, *schema.retired))
+
+    def owners(self, key: str) -> list[str]:
+        """Those that have a field."""
+        return [name for name in self.names if key in self.schema_of(name).model_fields]
+
+
+NO_ALGORITHMS = Algorithms()
+
+
+def is_field(key: str, more: Collection[str] = ()) -> bool:
+    """Whether a key is a config field by any of its names; `more` are fields of algorithms."""
+    if any(key in names for names in (Config.model_fields, ALIASES, TRANSLATED, RETIRED, STRUCTURE, GROUPS, more)):
         return True
     parts = split_schedule_key(key)
-    return parts is not None and is_field(parts[0], schema_fields)
+    return parts is not None and is_field(parts[0], more)
+
+
+def is_section(key: str, value: Any, algorithms: Algorithms) -> bool:
+    """Whether a key at the root of an environment file begins a section (a variant or an anchor) rather than a field.
+
+    Both may be mappings: a field is known by its name, a section by what it says of itself. What is neither counts as a section.
+    """
+    if not isinstance(value, Mapping) or is_field(key) or is_schedule(value):
+        return False
+    return says_section(key, value, algorithms) or not is_field(key, algorithms.fields)
+
+
+def says_section(key: str, value: Mapping[str, Any], algorithms: Algorithms) -> bool:
+    """Whether a mapping is a section by its own name or content, whatever fields there are."""
+    named = key.startswith("_") or algorithm_name(key) in algorithms.names
+    return named or any(name in value for name in ("algo_id", *STRUCTURE))
 
 
 def has_older_names(keys: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ DEFAULT_HOOKS = {
     "offline": ("update_world_model", "update_controller"),
     "eval_only": ("evaluate",),
 }
-_DURATIONS = {
+DURATIONS = {
     "duration_steps": "duration_steps",
     "steps": "duration_steps",
     "duration_updates": "duration_updates",
@@ -23,6 +23,8 @@ _DURATIONS = {
     "duration_cycles": "duration_cycles",
     "cycles": "duration_cycles",
 }
+PHASE_KEYS = ("name", "type", "hooks", "workflow_hooks", "buffer", "until", "options")
+"""Keys that every phase may have, beside its durations."""
 _HOOK_KEYS = ("times", "ratio", "buffer")
 
 
@@ -57,8 +59,8 @@ def _parse_phase(raw: Any, index: int, source: str) -> Phase:
     for key, value in raw.items():
         if key in ("name", "type", "hooks", "workflow_hooks"):
             continue
-        if key in _DURATIONS:
-            _set_duration(fields, _DURATIONS[key], value, place)
+        if key in DURATIONS:
+            _set_duration(fields, DURATIONS[key], value, place)
         elif key in ("until", "buffer"):
             fields[key] = value
         elif key == "options" and isinstance(value, Mapping):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gymlab.config.effects import NATIVE, NO_WORKERS, ONE_A_PROCESS, Given, NoEffect
+from gymlab.config.field_types import fit
 from gymlab.config.model import Frozen
 from gymlab.config.schedules import Scalar, Schedule
 from gymlab.errors import did_you_mean
@@ -39,6 +40,14 @@ class Spec(Frozen):
     """What the task is, in a sentence."""
     returns: dict[str, Any] = Field(default_factory=dict)
     """What an episode's return means; `threshold_solved` is the return that counts as solved."""
+
+    @field_validator("returns")
+    @classmethod
+    def _threshold_is_a_number(cls, returns: dict[str, Any]) -> dict[str, Any]:
+        threshold = fit(returns.get("threshold_solved"), float | None)
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
+            raise ValueError(f"`threshold_solved` expects a number or null, got {threshold!r}")
+        return {**returns, "threshold_solved": threshold} if "threshold_solved" in returns else returns
 
 
 class HookSpec(Frozen):
@@ -72,7 +81,7 @@ class Until(Frozen):
 
 
 class Phase(Frozen):
-    """A stage of the curriculum. Keys this class does not know reach the workflow in `options`."""
+    """A stage of the curriculum. Keys that the workflow declares reach it in `options`; any other is refused."""
 
     name: str
     """Unique within the curriculum."""
@@ -91,7 +100,7 @@ class Phase(Frozen):
     buffer: str | None = None
     """Name of the buffer that collected data goes to and batches come from, for hooks that name none of their own."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Every other key: handed to the workflow with the phase."""
+    """Keys that the workflow declares (`Reads.phase_options`): handed to it with the phase."""
 
 
 class Training(Frozen):
@@ -100,7 +109,7 @@ class Training(Frozen):
     phases: tuple[Phase, ...] = ()
     """Phases in order; none: the algorithm's own."""
     resume_path: str | None = None
-    """Run or checkpoint to go on from."""
+    """Refused but for null: `gymlab train --resume RUN` goes on with a run."""
 
 
 class PlateauIntervention(Frozen):

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from gymlab.config.names import Algorithms
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config
 from gymlab.config.targets import COMPONENTS
 from gymlab.errors import ConfigError, Unregistered, did_you_mean
@@ -57,6 +59,11 @@ def find_workflow(name: str) -> type[Workflow]:
             raise Unregistered(f"Unknown algorithm {name!r}. {did_you_mean(name, known)} Known: {', '.join(known)}.")
         importlib.import_module(f"gymlab.workflows.{name}")
     return WORKFLOWS.get(name)
+
+
+def known_algorithms() -> Algorithms:
+    """All of them, for who reads experiment files: none is imported before its fields are asked for."""
+    return Algorithms(workflow_names(), lambda name: find_workflow(name).Config)
 
 
 @dataclass(slots=True)
@@ -292,6 +299,8 @@ class Workflow(ABC):
     Config: ClassVar[type[Config]] = Config
     phases: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "train", "type": "online"},)
     """Curriculum of an experiment that names none."""
+    reads: ClassVar[Reads] = Reads()
+    """What it reads in the open parts of a config (components, optimizers, phases and the like), and what it logs: anything else is refused by name."""
     one_process: ClassVar[bool] = False
     """Whether it trains in one process only."""
     mixed_precision: ClassVar[bool] = False

@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from gymlab.components.brax_training import UNENDING, BraxTraining
 from gymlab.components.jax_arrays import ArrayTree
 from gymlab.config.effects import ALL_AT_ONCE, NoEffect
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.envs.families.brax import MAX_EPISODE_STEPS, PREFIX, import_brax, make_environment
@@ -143,6 +144,7 @@ class BraxPPO(Workflow):
 
     Config: ClassVar[type[Config]] = BraxPPOConfig
     one_process: ClassVar[bool] = True
+    reads: ClassVar[Reads] = Reads(metrics=tuple(METRICS.values()))
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "brax_ppo", "type": "online", "hooks": ["collect", "update_controller"]},
     )

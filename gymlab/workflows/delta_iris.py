@@ -40,6 +40,7 @@ from gymlab.components.optimizers import take_step
 from gymlab.components.td_returns import lambda_return
 from gymlab.components.token_dreams import TokenDreams
 from gymlab.components.token_world_model import TokenDream, TokenWorldModel
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import (
     CollectResult,
@@ -55,6 +56,11 @@ from gymlab.errors import ConfigError, NonFiniteError
 
 FOUND_AT_ONCE = 128
 """Steps whose words are found together: what the encoder makes of them stays small."""
+METRICS = (
+    "loss/tokenizer/*", "loss/world_model/*", "loss/controller/*", "opt/grads/norm/*", "opt/policy/entropy", "replay/*",
+    "world_model/*", "controller/return", "controller/value", "controller/advantage", "controller/reward", "controller/length",
+)  # fmt: skip
+"""What hooks log."""
 
 Losses = tuple[dict[str, Tensor], dict[str, Tensor]]
 """Losses by name, and metrics."""
@@ -82,6 +88,11 @@ class DeltaIRIS(ShowsDreams, Workflow):
 
     Config: ClassVar[type[Config]] = DeltaIRISConfig
     mixed_precision: ClassVar[bool] = True
+    reads: ClassVar[Reads] = Reads(
+        buffers=("episodes",),
+        phase_options={"actions": ("random", "policy"), "counts": (True, False)},
+        metrics=METRICS,
+    )
     one_process: ClassVar[bool] = True
     config: DeltaIRISConfig
     hyperparameters: Any

@@ -32,7 +32,7 @@ from gymlab.buffers.offline import open_dataset
 from gymlab.buffers.sequence import Field, SequenceBatch, SequenceReplay
 from gymlab.buffers.sequence_collector import SequenceCollector, record_fields
 from gymlab.components.actors import Choices, action_distribution
-from gymlab.components.dreamer_config import DreamerConfig
+from gymlab.components.dreamer_config import READS, DreamerConfig
 from gymlab.components.dreamer_networks import ScalarHead, SideBySide, WorldModel, make_actor, make_optimizers
 from gymlab.components.dreaming import (
     HELD_OUT_ROWS,
@@ -72,6 +72,7 @@ class Dreamer(ShowsDreams, Workflow):
 
     Config: ClassVar[type[Config]] = DreamerConfig
     mixed_precision: ClassVar[bool] = True
+    reads = READS
     one_process: ClassVar[bool] = True
     config: DreamerConfig
     hyperparameters: Any

@@ -29,7 +29,7 @@ from gymlab.components.autograd import AutogradGradient
 from gymlab.components.dead_units import DeadUnits
 from gymlab.components.distributions import Distribution, distribution_for
 from gymlab.components.flat import FlatParameters, count_parameters
-from gymlab.components.minibatch import APPROX_KL, Coefficients, Gatherer, Minibatch, UpdateLog, cut
+from gymlab.components.minibatch import APPROX_KL, STATISTICS, Coefficients, Gatherer, Minibatch, UpdateLog, cut
 from gymlab.components.observation import ObservationEncoder, RewardNormalizer
 from gymlab.components.on_policy import (
     Normalization,
@@ -46,6 +46,7 @@ from gymlab.components.on_policy import (
 from gymlab.components.optimizers import FlatOptimizer, optimizer_text
 from gymlab.components.returns import episode_return, explained_variance, gae, reward_to_go, standardize
 from gymlab.config.effects import NoEffect
+from gymlab.config.reads import Reads
 from gymlab.config.schedules import not_always_zero
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
@@ -56,6 +57,11 @@ ROWS_AT_ONCE = 4096
 LEAST_EFFECTIVE_SHARE = 0.5
 """A stored rollout whose effective sample size is a smaller share of its rows is too far from the policy."""
 MONTE_CARLO = ("mc:rtg", "mc:episode")
+METRICS = (
+    *STATISTICS, "loss/entropy", "loss/total", "opt/value/explained_variance", "opt/advantages/mean", "opt/advantages/std",
+    "opt/dead_units", "opt/grads/norm/*", "opt/ppo/stopped_early", "opt/replay/passes", "opt/replay/effective_sample_share",
+)  # fmt: skip
+"""What an update logs."""
 
 
 class PPOConfig(OnPolicyConfig):
@@ -139,6 +145,7 @@ class PPO(Workflow):
 
     Config: ClassVar[type[Config]] = PPOConfig
     mixed_precision: ClassVar[bool] = True
+    reads: ClassVar[Reads] = Reads(optimizers={"policy": "policy_lr"}, metrics=METRICS)
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "ppo", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
     )

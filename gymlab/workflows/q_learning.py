@@ -21,6 +21,7 @@ from rich.table import Table
 
 from gymlab.components.q_table import QTable
 from gymlab.config.effects import ALL_AT_ONCE, NoEffect
+from gymlab.config.reads import Reads
 from gymlab.config.schedules import share
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, Workflow, register_workflow
@@ -60,6 +61,7 @@ class QLearning(Workflow):
     """The algorithm."""
 
     Config: ClassVar[type[Config]] = QLearningConfig
+    reads: ClassVar[Reads] = Reads(metrics=("opt/q/td_error", "opt/q/visited"))
     one_process: ClassVar[bool] = True
     phases: ClassVar[tuple[dict[str, Any], ...]] = ({"name": "q_learning", "type": "online", "hooks": ["collect"]},)
     config: QLearningConfig

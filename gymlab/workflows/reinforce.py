@@ -48,12 +48,18 @@ from gymlab.components.on_policy import (
 from gymlab.components.optimizers import optimizer_text
 from gymlab.components.returns import episode_return, episode_steps, explained_variance, reward_to_go, standardize
 from gymlab.config.effects import NoEffect
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config, Scalar
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError
 
 STATISTICS = ("loss/policy", "loss/value", "opt/policy/entropy")
 """What the loss reports about its minibatch, in this order."""
+METRICS = (
+    *STATISTICS, "loss/entropy", "loss/total", "opt/value/explained_variance", "opt/psi/mean", "opt/psi/std",
+    "opt/dead_units", "opt/grads/norm/*",
+)  # fmt: skip
+"""What an update logs."""
 ROLLOUTS_OF_RUNNING_MEAN = 20
 """Rollouts before the present one whose mean return is the baseline of `normalize_returns: baseline`."""
 
@@ -129,6 +135,7 @@ class Reinforce(Workflow):
 
     Config: ClassVar[type[Config]] = ReinforceConfig
     mixed_precision: ClassVar[bool] = True
+    reads: ClassVar[Reads] = Reads(optimizers={"policy": "policy_lr", "value": "value_lr"}, metrics=METRICS)
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"name": "reinforce", "type": "online", "hooks": ["collect", "update_controller"], "buffer": "rollout"},
     )

@@ -40,6 +40,7 @@ from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
 from gymlab.components.tdmpc_config import MULTI_TASK_SIZES, TDMPC2Config, heuristic_discount
 from gymlab.components.tdmpc_networks import LatentModel, Predictor, RunningScale, values, values_of_actions
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, Plans, Recording, UpdateResult, Workflow, register_workflow
 from gymlab.errors import ConfigError, NonFiniteError
@@ -51,6 +52,12 @@ LARGEST_LOSS = 1e4
 SMALLEST_PRIORITY = 1e-6
 FORBIDDEN = -1e8
 """Value of a plan that begins with what is not allowed."""
+METRICS = (
+    "loss/consistency", "loss/reward", "loss/value", "loss/end", "loss/policy", "controller/target", "controller/value",
+    "controller/value_scale", "controller/unusable_values", "world_model/consistency", "opt/policy/entropy",
+    "opt/grads/norm/model", "opt/grads/norm/policy", "replay/age", "replay/online",
+)  # fmt: skip
+"""What an update logs."""
 
 
 class Begun:
@@ -76,6 +83,9 @@ class TDMPC2(Workflow):
 
     Config: ClassVar[type[Config]] = TDMPC2Config
     mixed_precision: ClassVar[bool] = True
+    reads: ClassVar[Reads] = Reads(
+        buffers=("replay",), phase_options={"actions": ("random", "policy")}, metrics=METRICS
+    )
     one_process: ClassVar[bool] = True
     config: TDMPC2Config
     hyperparameters: Any

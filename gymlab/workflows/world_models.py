@@ -41,7 +41,7 @@ from gymlab.components.mdn_rnn import MDNRNN, Asleep, Hidden
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import descend
 from gymlab.components.vae import ConvVAE, Vision
-from gymlab.components.world_models_config import PICTURES, REPLAY, SEQUENCES, WorldModelsConfig
+from gymlab.components.world_models_config import CODE, PICTURES, READS, REPLAY, SEQUENCES, WorldModelsConfig
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import (
     CollectResult,
@@ -56,7 +56,6 @@ from gymlab.engine.workflow import (
 from gymlab.envs.step import Episode
 from gymlab.errors import ConfigError
 
-CODE = "latent/code"
 ENCODED_AT_ONCE = 512
 MOST_STARTS = 1024
 """First observations that dreams begin at: the newest ones."""
@@ -79,6 +78,7 @@ class WorldModels(ShowsDreams, Workflow):
     """The algorithm, hook by hook."""
 
     Config: ClassVar[type[Config]] = WorldModelsConfig
+    reads = READS
     one_process: ClassVar[bool] = True
     stepless_hooks: ClassVar[tuple[str, ...]] = ("collect_codes",)
     config: WorldModelsConfig

@@ -99,6 +99,28 @@ def test_what_cfg_job_prints_loads_back(cli, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_sources_lists_every_file_that_was_read(cli, tmp_path):
+    folder = tmp_path / "config" / "environments"
+    folder.mkdir(parents=True)
+    (folder / "a.yaml").write_text("env_id: Acrobot-v1\nppo: {n_envs: 3}\n")
+    (folder / "b.yaml").write_text("env_id: CartPole-v1\nppo: {}\n")
+    shown = cli("train", "b:ppo", "--cfg", "job", "--sources")
+    assert shown.code == 0, shown.err
+    assert "./config is searched: 2 in environments/." in shown.err
+    assert yaml.safe_load(shown.out)["project_id"] == "b"
+    lines = shown.out.splitlines()
+    assert f"# from {folder / 'b.yaml'}" in lines
+    # The description of the environment is ours.
+    assert any(line.startswith("# from ") and line.endswith("CartPole-v1.yaml") for line in lines)
+    assert f"#   {folder / 'a.yaml'}" in lines
+    told = json.loads(cli("train", "b:ppo", "--cfg", "job", "--sources", "--json").out)
+    assert told["sources"][0] == str(folder / "b.yaml")
+    assert str(folder / "a.yaml") in told["read"]
+    shown = cli("train", "b:ppo", "--sources")
+    assert shown.code != 0
+    assert "--cfg job" in shown.err
+
+
 def test_a_users_conf_lies_on_top(cli, tmp_path):
     folder = tmp_path / "mine" / "environments"
     folder.mkdir(parents=True)

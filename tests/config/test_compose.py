@@ -1,5 +1,7 @@
 """Composed experiments, through Hydra."""
 
+from pathlib import Path
+
 import pytest
 from config_helpers import load_experiment
 
@@ -233,10 +235,10 @@ def test_an_experiment_does_not_set_up_hydra(groups, write, empty_directory, nam
 
 def test_sources_name_the_files(groups):
     loaded = load_experiment("experiment=carracing", "workflow=wide", config_dir=groups)
-    assert loaded.sources == (
-        str(groups.resolve() / "experiment" / "carracing.yaml"),
-        str(groups.resolve() / "workflow" / "wide.yaml"),
-    )
+    names = ["/".join(Path(path).parts[-2:]) for path in loaded.sources]
+    assert {"experiment/carracing.yaml", "workflow/wide.yaml", "controller/tiny_actor.yaml"} <= set(names)
+    # The default of the group was replaced: nothing of it is in the config.
+    assert "workflow/tiny.yaml" not in names
 
 
 def test_limits_hold_for_group_files(groups, write):
@@ -256,3 +258,49 @@ def test_the_shipped_experiment_is_the_shipped_variant():
     assert composed.max_env_steps == plain.max_env_steps == 100_000
     assert composed.training.phases[0].buffer == "rollout"
     assert "cartpole_ppo" in composed_experiments()
+
+
+@pytest.mark.parametrize(
+    ("experiment", "override", "field", "value"),
+    [
+        ("experiment=cartpole_ppo", "environment.num_envs=16", "n_envs", 16),
+        ("experiment=cartpole_ppo", "workflow.algo_id=reinforce", "algo_id", "reinforce"),
+        ("CartPole-v1:ppo", "env=Pendulum-v1", "env_id", "Pendulum-v1"),
+        ("CartPole-v1:ppo", "env.train.id=Pendulum-v1", "env_id", "Pendulum-v1"),
+        ("CartPole-v1:ppo", "environment={name: Pendulum-v1, n_envs: 16}", "env_id", "Pendulum-v1"),
+        (
+            "CartPole-v1:ppo",
+            "environment.env_kwargs.sutton_barto_reward=true",
+            "env_kwargs",
+            {"sutton_barto_reward": True},
+        ),
+        ("CartPole-v1:ppo", "workflow.gamma=0.5", "gamma", 0.5),
+    ],
+)
+def test_what_is_typed_below_a_group_counts(experiment, override, field, value):
+    assert getattr(load_experiment(experiment, override).config, field) == value
+
+
+def test_an_unknown_key_below_a_group_is_refused():
+    with pytest.raises(ConfigError, match=r"unknown key `num_env`. Did you mean 'n(um)?_envs'"):
+        load_experiment("CartPole-v1:ppo", "environment.num_env=3")
+
+
+def test_a_reference_to_a_group_sees_what_is_typed_below_it(groups, write):
+    text = "algo_id: ppo\nenvironment: {id: CartPole-v1, num_envs: 2}\nseed: ${environment.num_envs}\n"
+    write("experiment/plain.yaml", text)
+    config = load_experiment("experiment=plain", "environment.num_envs=7", config_dir=groups).config
+    assert (config.n_envs, config.seed) == (7, 7)
+
+
+def test_a_group_chosen_beyond_an_experiment_lies_on_top_of_it(groups, write):
+    write("environment/swing.yaml", "id: Pendulum-v1\nnum_envs: 16\nseed: 4\n")
+    config = load_experiment("CartPole-v1:ppo", "environment=swing", "seed=9", config_dir=groups).config
+    assert (config.env_id, config.n_envs, config.seed) == ("Pendulum-v1", 16, 9)
+
+
+@pytest.mark.parametrize("text", ["controller=cem_planner", "buffer=disk_buffer", "controller=no_such_thing"])
+def test_a_choice_from_a_group_that_does_not_exist_is_refused(text):
+    group = text.partition("=")[0]
+    with pytest.raises(ConfigError, match=rf"command line.*`{text}`: there is no config group {group}/"):
+        load_experiment("CartPole-v1:ppo", text)

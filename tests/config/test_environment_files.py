@@ -305,3 +305,119 @@ def test_a_section_without_an_environment(conf, write):
     write("environments/mine.yaml", "ppo: {seed: 1}\n")
     with pytest.raises(ConfigError, match=r"mine.yaml, variant ppo: has no env_id"):
         load_experiment("mine:ppo", config_dir=conf)
+
+
+ROOT = """
+env_id: CartPole-v1
+max_env_steps: 1e5
+n_steps: 64
+hidden_dims: [8]
+policy: mlp
+learning_rate: lin_0.002
+clip_range_schedule: linear
+clip_range_schedule_start_value: 0.3
+grid: [4, 4]
+policy_kwargs: {channels: [8]}
+"""
+
+
+def test_fields_of_an_algorithm_count_at_the_root(conf, write):
+    write("environments/CartPole-v1.yaml", ROOT + "ppo: {}\nlong: {algo_id: ppo, n_steps: 128}\nq_learning: {}\n")
+    loaded = load_experiment("CartPole-v1:ppo", config_dir=conf)
+    config = loaded.config
+    assert (config.n_steps, config.hidden_dims, config.policy, config.policy_lr.start) == (64, (8,), "mlp", 0.002)
+    assert (config.clip_range.start, config.policy_kwargs) == (0.3, {"channels": [8]})
+    # `grid` is there for the other variant: nothing to say about it.
+    assert not [notice for notice in loaded.notices if "grid" in notice]
+    assert load_experiment("CartPole-v1:long", config_dir=conf).config.n_steps == 128
+    other = load_experiment("CartPole-v1:q_learning", config_dir=conf)
+    assert (other.config.n_steps, other.config.grid) == (64, (4, 4))
+    assert not [notice for notice in other.notices if "does not use" in notice]
+
+
+def test_a_field_at_the_root_that_no_variant_has_is_told(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\ngrid: [4, 4]\nppo: {}\n")
+    told = "CartPole-v1.yaml:2, variant ppo: `grid` is a field of q_learning; ppo does not use it."
+    assert told in load_experiment("CartPole-v1:ppo", config_dir=conf).notices
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("totally_unknown: 3", "unknown key `totally_unknown`."),
+        ("n_step: 64", "unknown key `n_step`. Did you mean 'n_steps'"),
+        ("clip_rnge: 0.1", "unknown key `clip_rnge`. Did you mean 'clip_range'"),
+        ("policy_lrr_schedule: linear", "unknown key `policy_lrr`. Did you mean 'policy_lr'"),
+        ("mistake: {start: 1, end: 0}", "unknown key `mistake`."),
+        ("env_kwarg: {sutton_barto_reward: true}", "unknown key `env_kwarg`.* Did you mean 'env_kwargs'"),
+        ("policy_kwarg: {channels: [8]}", "unknown key `policy_kwarg`.* Did you mean 'policy_kwargs'"),
+    ],
+)
+def test_an_unknown_key_at_the_root_names_file_line_and_the_nearest(conf, write, line, words):
+    write("environments/mine.yaml", f"env_id: CartPole-v1\nppo: {{}}\n{line}\n")
+    with pytest.raises(ConfigError, match=rf"mine.yaml:3.*{words}"):
+        load_experiment("mine:ppo", config_dir=conf)
+    with pytest.raises(ConfigError, match=rf"mine.yaml:3.*{words}"):
+        load_experiment("mine", algo="reinforce", config_dir=conf)
+
+
+def test_anchors_at_the_root_are_no_fields(conf, write):
+    text = "env_id: CartPole-v1\n_wrappers: &w [{id: A}]\n_number: &n 3\nppo: {env_wrappers: *w, seed: *n}\n"
+    write("environments/CartPole-v1.yaml", text)
+    config = load_experiment("CartPole-v1:ppo", config_dir=conf).config
+    assert (config.seed, config.env_wrappers) == (3, ({"id": "A"},))
+
+
+def test_a_variant_whose_only_field_is_of_an_algorithm_is_a_variant(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nalgo_id: ppo\nshort: {n_steps: 16}\n")
+    config = load_experiment("CartPole-v1:short", config_dir=conf).config
+    assert (config.n_steps, config.algo_id, config.variant) == (16, "ppo", "short")
+
+
+def test_inheritance_is_written_into_the_variants(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\ninherits: _x\n_x: {seed: 3}\nppo: {}\n")
+    with pytest.raises(ConfigError, match=r"CartPole-v1.yaml:2: `inherits` at the root"):
+        load_experiment("CartPole-v1:ppo", config_dir=conf)
+
+
+def test_a_field_of_an_algorithm_that_is_not_loaded_names_the_plugin(conf, write):
+    write("environments/CartPole-v1.yaml", "env_id: CartPole-v1\nelite_share: 0.1\nppo: {}\nmine: {algo_id: cem}\n")
+    with pytest.raises(ConfigError, match=r"`elite_share`.*field of cem.*--plugin MODULE"):
+        load_experiment("CartPole-v1:ppo", config_dir=conf)
+
+
+def test_directories_of_the_user_are_searched_where_they_hold_experiments(empty_directory):
+    """`./config` may be anybody's: files of another program in it are neither read nor told."""
+    other = empty_directory / "config"
+    (other / "env").mkdir(parents=True)
+    (other / "CartPole-v1.yaml").write_text("env_id: CartPole-v1\nppo: {seed: 50}\n")
+    (other / "env" / "atari.yaml").write_text("broken: [\n")
+    loaded = load_experiment("CartPole-v1:ppo")
+    assert (loaded.config.seed, loaded.notices) == (42, ())
+    for folder in ("environments", "environments/classic"):
+        (other / folder).mkdir()
+        (other / folder / f"{folder[-7:]}-v1.yaml").write_text("env_id: CartPole-v1\nmine: {algo_id: ppo, seed: 51}\n")
+    loaded = load_experiment("CartPole-v1:mine")
+    assert loaded.config.seed == 51
+    assert "./config is searched: 2 in environments/." in loaded.notices
+
+
+def test_every_file_that_was_read_is_known(conf, write):
+    write("environments/base.yaml", "_common: {env_id: CartPole-v1, seed: 3}\n")
+    write("environments/mine.yaml", "ppo: {inherits: _common}\n")
+    write("environments/mine.spec.yaml", "returns: {threshold_solved: 99}\n")
+    write("environments/other.yaml", "env_id: Acrobot-v1\nppo: {}\n")
+    loaded = load_experiment("mine:ppo", config_dir=conf)
+    names = [[path.rpartition("/")[2] for path in paths] for paths in (loaded.sources, loaded.read)]
+    assert names[0] == ["mine.yaml", "mine.spec.yaml", "base.yaml"]
+    assert "other.yaml" in names[1]
+
+
+def test_a_named_directory_must_hold_something(tmp_path):
+    (tmp_path / "elsewhere" / "environments").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"--config-dir .*elsewhere: there is nothing to find in it"):
+        load_experiment("CartPole-v1:ppo", config_dir=tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "environments" / "a.yaml").write_text("env_id: CartPole-v1\nppo: {seed: 1}\n")
+    with pytest.raises(ConfigError, match=r"Did you mean --config-dir .*elsewhere"):
+        load_experiment("CartPole-v1:ppo", config_dir=tmp_path)
+    assert load_experiment("a:ppo", config_dir=tmp_path / "elsewhere").config.seed == 1

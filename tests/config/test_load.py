@@ -190,6 +190,28 @@ def test_what_is_no_override(text):
         load_experiment("CartPole-v1:ppo", text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("~descripton", r"the experiment sets no `descripton`. Did you mean 'description'"),
+        ("~normalize_obs", r"the experiment sets no `normalize_obs`"),
+        ("~policy_lr.nothing", r"the experiment sets no `policy_lr.nothing`"),
+        ("~n_steps.x", r"the experiment sets no `n_steps.x`"),
+        ("~n_steps=3", r"`n_steps` is 32"),
+    ],
+)
+def test_what_is_taken_away_must_be_there(text, words):
+    with pytest.raises(ConfigError, match=words):
+        load_experiment("CartPole-v1:ppo", text)
+
+
+def test_a_key_is_taken_away_at_any_depth_and_by_any_name(load_variant):
+    fields = "env_kwargs: {a: {b: 1, c: 2}}\nn_timesteps: 100"
+    config = load_variant(fields, "~env_kwargs.a.b", "~max_timesteps", "~n_envs=8")
+    assert (config.env_kwargs, config.variant) == ({"a": {"c": 2}}, "ppo")
+    assert config.max_env_steps != 100
+
+
 @pytest.mark.parametrize("text", ["seed.x=1", "description.a.b=1", "env_wrappers.3.x=1"])
 def test_an_override_below_what_has_nothing_below(text):
     with pytest.raises(ConfigError, match="command line"):
@@ -200,7 +222,7 @@ def test_a_file_by_its_path(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text("env_id: CartPole-v1\nppo: {seed: 6}\n")
     loaded = load_experiment(str(path), "n_envs=2")
-    assert (loaded.config.seed, loaded.config.n_envs, loaded.sources) == (6, 2, (str(path),))
+    assert (loaded.config.seed, loaded.config.n_envs, loaded.sources[0]) == (6, 2, str(path))
     path.write_text("env_id: CartPole-v1\none: {algo_id: ppo}\ntwo: {algo_id: ppo, seed: 2}\n")
     with pytest.raises(ConfigError, match="one, two"):
         load_experiment(str(path))

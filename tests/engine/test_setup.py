@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from gymlab.api import resolve
+from gymlab.config.reads import Reads
 from gymlab.config.targets import COMPONENTS
 from gymlab.engine.setup import _check_buffer, bind_workflow, make_fabric, prepare
 from gymlab.engine.workflow import PhaseView
 from gymlab.errors import ConfigError
+from gymlab.workflows.ppo import PPO
 
 SMALL = {"max_env_steps": 64, "n_envs": 2, "n_steps": 16, "batch_size": 16}
 
@@ -33,7 +35,8 @@ def session(**fields):
     return prepare(resolve("CartPole-v1:ppo", **{**SMALL, **fields}).config)
 
 
-def test_components_get_the_dimensions_that_the_environment_knows():
+def test_components_get_the_dimensions_that_the_environment_knows(monkeypatch):
+    monkeypatch.setattr(PPO, "reads", Reads(components=("probe",)))
     node = {"_target_": "test_probe", "inputs": "${_dims.observation}", "outputs": "${_dims.action}"}
     made = session(components={"probe": node})
     layer = made.workflow.context.components.probe.layer
@@ -45,7 +48,7 @@ def test_optimizers_are_bound_to_the_parameters():
     made = session(optimizers={"policy": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.5}})
     optimizer = made.workflow.optimizers["policy"]
     assert isinstance(optimizer, torch.optim.SGD)
-    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert made.hyperparameters.policy_lr == 0.5
     made.close()
 
 

@@ -133,5 +133,9 @@ class SequenceCollector:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
-        self.started = state["started"]
-        self.reward, self.is_first, self.dead = (np.array(state[key]) for key in ("reward", "is_first", "dead"))
+        self.started = bool(state["started"])
+        for name in ("reward", "is_first", "dead"):
+            found, own = np.array(state[name]), getattr(self, name)
+            if found.shape != own.shape or found.dtype != own.dtype:
+                raise ValueError(f"{name} is {found.shape} {found.dtype}, not {own.shape} {own.dtype}")
+            setattr(self, name, found)

@@ -25,6 +25,19 @@ Arrays = dict[str, np.ndarray]
 _ALIGNMENT = 64
 
 
+def checked_rows(arrays: Mapping[str, Any], fields: Mapping[str, Field], count: int) -> Arrays:
+    """Saved rows of a chunk that is not full: arrays of just this shape and type, as any other would be spread over the rows, or rounded."""
+    for name, item in fields.items():
+        array = arrays[name]
+        found = (array.shape, array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
+        if found != ((count, *item.shape), item.dtype):
+            raise CheckpointError(
+                f"The checkpoint's replay is damaged: {name[:80]!r} of its newest records is {found}, expected "
+                f"{(count, *item.shape)} {item.dtype}."
+            )
+    return {name: arrays[name] for name in fields}
+
+
 @dataclass(slots=True)
 class Chunk:
     """Records of one stream from `number` times `rows` on."""
@@ -200,5 +213,7 @@ class Stream:
             newest = self.new_chunk(last)
             newest.latents_changed = True
             for kind, target in (("records", newest.records), ("latents", newest.latents)):
+                expected = self.fields if kind == "records" else self.latents
+                rows = checked_rows(state["newest"][kind], expected, filled)
                 for name, array in target.items():
-                    array[:filled] = state["newest"][kind][name]
+                    array[:filled] = rows[name]

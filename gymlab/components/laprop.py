@@ -20,6 +20,12 @@ def clip_adaptively(parameters: list[Tensor], gradients: list[Tensor], clip: flo
     torch._foreach_mul_(gradients, list((norms / limits).clamp_(min=1.0).reciprocal_().unbind(0)))
 
 
+def check_betas(betas: Iterable[float]) -> None:
+    """Shares of what moving averages keep: at 1 the correction of their beginning divides by zero, and above it they grow without end."""
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"betas are {tuple(betas)}, not from 0 to below 1")
+
+
 class LaProp(torch.optim.Optimizer):
     """Ziyin et al. 2020: the gradient is divided by its own size first and averaged over time after that.
 
@@ -40,6 +46,7 @@ class LaProp(torch.optim.Optimizer):
         agc: float | None = 0.3,
         warmup: int = 1000,
     ) -> None:
+        check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "agc": agc, "warmup": warmup})
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gymlab.components.flat import FlatParameters
+from gymlab.components.laprop import LaProp, check_betas
 from gymlab.errors import ConfigError, NonFiniteError, did_you_mean
 
 ADAM_EPSILON = 1e-5
@@ -20,6 +21,13 @@ TORCH_ADAMW_DECAY = 0.01
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "first", "second")
 """Tensors in the state of an optimizer that are as large as the parameter."""
+
+NEEDED: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.Adam: ("step", "exp_avg", "exp_avg_sq"),
+    torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
+    LaProp: ("step", "first", "second"),
+}
+"""What is kept of a parameter once it was stepped."""
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -69,9 +77,8 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
                 group[name] = value
             elif name != "params" and not _is_alike(group.get(name), value):
                 raise ValueError(f"{name} is {str(group.get(name))[:80]}, not like {value}")
-        needed = (
-            ("step", "exp_avg", "exp_avg_sq") if isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW) else ()
-        )
+        check_betas(group.get("betas", ()))
+        needed = next((names for kind, names in NEEDED.items() if isinstance(optimizer, kind)), ())
         for parameter in group["params"]:
             if parameter in optimizer.state:
                 if missing := [name for name in needed if name not in optimizer.state[parameter]]:
@@ -94,6 +101,8 @@ def _check_moments(state: Mapping[str, Any], parameter: Tensor, *, fused: bool) 
         if name == "step":
             if not (isinstance(value, Tensor) and value.dim() == 0) and (fused or type(value) not in (int, float)):
                 raise TypeError(f"step is {str(value)[:80]}, no number")
+            if not 0 <= float(value) < math.inf:
+                raise ValueError(f"step is {float(value)}, no count")
         elif isinstance(value, Tensor) and value.shape != parameter.shape and (fused or name in MOMENTS):
             raise ValueError(f"{name} has the shape {tuple(value.shape)}, not {tuple(parameter.shape)}")
         elif not isinstance(value, Tensor) and name in MOMENTS and value is not None:

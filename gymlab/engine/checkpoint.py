@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -112,8 +111,6 @@ class Checkpoint:
         for name, types in STATE_FIELDS.items():
             if name in state and type(state[name]) not in types:
                 raise damaged(path, f"{name} is a {type(state[name]).__name__}")
-            if type(state.get(name)) is float and not math.isfinite(state[name]):
-                raise damaged(path, f"{name} is {state[name]}")
         for name in ("parts", *needed):
             if name not in state:
                 raise damaged(path, f"it has no {name}")
@@ -433,6 +430,10 @@ def understood(what: str) -> Iterator[None]:
     """Turn what goes wrong with the content of a saved state into an error that names it; its cause stays attached."""
     try:
         yield
+    except CheckpointError as error:
+        if what in str(error):
+            raise
+        raise CheckpointError(f"{what} cannot be used: {error} Use an earlier checkpoint of the run.") from error
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"{what} cannot be understood ({type(error).__name__}: {str(error)[:300]}). Use an earlier checkpoint of the run."

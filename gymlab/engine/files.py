@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,7 +43,9 @@ def read_json(path: Path, fix: str = "use another checkpoint or run") -> Any:
     if len(content) > JSON_LIMIT_BYTES:
         raise CheckpointError(f"{path} is larger than {JSON_LIMIT_BYTES >> 20} MB and is not read: {fix}.")
     try:
-        return json.loads(content.decode("utf-8"), parse_int=_whole_number, parse_constant=refuse_constant)
+        return json.loads(
+            content.decode("utf-8"), parse_int=_whole_number, parse_float=_number, parse_constant=refuse_constant
+        )
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON ({error}). The file is damaged; {fix}.") from error
 
@@ -59,6 +62,14 @@ def _whole_number(text: str) -> int:
     if len(text) > MOST_DIGITS:
         raise ValueError(f"a number of {len(text)} digits")
     return int(text)
+
+
+def _number(text: str) -> float:
+    """Python would take 1e400 for infinity, which is no number of JSON and could not be written again."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than any number")
+    return number
 
 
 def refuse_constant(name: str) -> NoReturn:

@@ -10,7 +10,7 @@ A source is a function of a run and its agent that gives entries; `SOURCES` has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from gymlab.buffers.chunk_files import ChunkFiles, ChunkReference, Field
+from gymlab.buffers.streams import checked_rows
 from gymlab.components.observation_parts import ObservationParts
+from gymlab.engine.checkpoint import understood
 from gymlab.engine.chunk_store import store_of
 from gymlab.engine.episodes import list_episodes, read_episode
 from gymlab.errors import CheckpointError
@@ -123,22 +125,31 @@ def from_sequence_replay(run: Run, agent: Agent) -> Iterator[EpisodeEntry]:
     actions = getattr(agent.workflow, "actions", None)
     if not run.checkpoints.all() or not isinstance(actions, ActionVectors):
         return
-    for streams in run.checkpoints.read("@last", _streams):
-        context = agent.workflow.context
-        parts = ObservationParts(context.observation_space, context.raw_observation_space)
-        yield from _episodes_of(streams, parts, actions)
+    context = agent.workflow.context
+    parts = ObservationParts(context.observation_space, context.raw_observation_space)
+
+    def take(checkpoint: Checkpoint) -> list[EpisodeEntry]:
+        where = f"The part 'buffers' of {checkpoint.path}"
+        with understood(where):
+            found = [entry for streams in _streams(checkpoint) for entry in _episodes_of(streams, parts, actions)]
+        return [replace(entry, load=partial(_load, entry.load, where)) for entry in found]
+
+    yield from run.checkpoints.read("@last", take)
 
 
-def _streams(checkpoint: Checkpoint) -> list[list[RecordStream]]:
+def _load(load: Callable[[], SavedEpisode], where: str) -> SavedEpisode:
+    with understood(where):
+        return load()
+
+
+def _streams(checkpoint: Checkpoint) -> Iterator[list[RecordStream]]:
     """The streams of each sequence replay of a checkpoint, with their files open: those can be read even when they are deleted."""
     files = store_of(checkpoint.path.parent)
-    found = []
     for name, state in (checkpoint.read_part("buffers") or {}).items():
         if not isinstance(state, Mapping) or "streams" not in state or files.directory.is_symlink():
             continue
         files.verify({key: entry for key, entry in checkpoint.chunks.items() if key.startswith(name)}, contents=False)
-        found.append([RecordStream(stream, state["layout"], files) for stream in state["streams"]])
-    return found
+        yield [RecordStream(stream, state["layout"], files) for stream in state["streams"]]
 
 
 def _episodes_of(
@@ -190,9 +201,11 @@ class RecordStream:
             for number, saved in enumerate(state["records"], first)
         }
         if state["newest"] is not None:
-            self._chunks[self.written // self._rows] = state["newest"]["records"]
+            number, filled = divmod(self.written, self._rows)
+            self._chunks[number] = checked_rows(state["newest"]["records"], fields, filled)
         held = range(first, -(-self.written // self._rows))
-        if list(self._chunks) != list(held):
+        # Compared by number first: a damaged count may be too large for a list.
+        if not 0 <= self.oldest <= self.written or len(self._chunks) != len(held) or list(self._chunks) != list(held):
             raise CheckpointError(f"The checkpoint's replay is damaged: records {self.oldest} to {self.written}.")
 
     def column(self, name: str, start: int, stop: int) -> np.ndarray:

@@ -148,7 +148,7 @@ def make_fabric(config: Config) -> Fabric:
 
     try:
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices, precision=config.precision)  # type: ignore[arg-type]
-    except (ValueError, RuntimeError, TypeError) as error:
+    except (ValueError, RuntimeError, TypeError, ImportError) as error:
         raise ConfigError(
             f"accelerator={config.accelerator!r}, devices={config.devices!r}, precision={config.precision!r} cannot be used here: "
             f"{str(error).rstrip('.!')}.{_device_fix(config)}"

@@ -37,6 +37,7 @@ from gymlab.components.frame_actor import FrameActor, LSTMState
 from gymlab.components.known_words import KnownWords
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
+from gymlab.components.restored import restored_like
 from gymlab.components.td_returns import lambda_return
 from gymlab.components.token_dreams import TokenDreams
 from gymlab.components.token_world_model import TokenDream, TokenWorldModel
@@ -450,7 +451,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
         self.set_random_states(state["generators"])
-        h, c = (torch.as_tensor(state["memory"][name]).to(self.context.device) for name in ("h", "c"))
+        memory = self.memory
+        h, c = (restored_like(getattr(memory, name), state["memory"][name], name) for name in ("h", "c"))
         self.memory = LSTMState(h, c)
         self.collector.set_state(state["collector"])
         self.judged = state["judged"]

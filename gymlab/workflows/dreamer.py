@@ -50,6 +50,7 @@ from gymlab.components.latent_actor import LatentActor, Memory
 from gymlab.components.latent_dreams import LatentDreams
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
+from gymlab.components.restored import restored_like
 from gymlab.components.rssm import State
 from gymlab.components.td_returns import ReturnScale, differentiable_lambda_return, lambda_return
 from gymlab.config.schema import Config
@@ -497,10 +498,14 @@ class Dreamer(ShowsDreams, Workflow):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
         self.set_random_states(state["generators"])
-        saved = {name: torch.as_tensor(value).to(self.context.device) for name, value in state["memory"].items()}
-        self.memory = Memory(State(saved["deter"], saved["stoch"]), saved["action"])
+        memory = self.memory
+        deter, stoch, action = (
+            restored_like(own, state["memory"][name], name)
+            for name, own in (("deter", memory.state.deter), ("stoch", memory.state.stoch), ("action", memory.action))
+        )
+        self.memory = Memory(State(deter, stoch), action)
         self.collector.set_state(state["collector"])
-        self.updates, self.judged = state["updates"], state["judged"]
+        self.updates, self.judged = int(state["updates"]), int(state["judged"])
 
     def describe(self) -> dict[str, Any]:
         """Derived numbers: parameters of each part, updates per step, starts of dreams, memory of the replay."""

@@ -9,7 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import gymlab
+from gymlab.engine.agent import load_best
+from gymlab.engine.files import read_json
 from gymlab.engine.run import Run
+from gymlab.engine.saved_episodes import saved_episodes
 from gymlab.errors import CheckpointError, GymlabError
 
 SETTINGS = {
@@ -179,9 +182,10 @@ def test_a_state_that_lacks_something_or_has_it_of_another_kind(checkpoint, key)
         content = (checkpoint.path / "state.json").read_bytes().replace(b"Infinity", b"1e400")
         rewrite(checkpoint, "state.json", content)
         for use in (load, resume):
-            with pytest.raises(
-                CheckpointError, match=rf"state\.json is damaged: {key} is .* Use an earlier checkpoint"
-            ):
+            message = (
+                rf"state\.json is (damaged: {key} is|not valid JSON \(1e400 is larger).* [Uu]se an earlier checkpoint"
+            )
+            with pytest.raises(CheckpointError, match=message):
                 use(checkpoint)
     rewrite(checkpoint, "state.json", original)
     change_state(checkpoint, lambda state: state.pop(key))
@@ -410,3 +414,124 @@ def test_a_generator_that_would_read_beyond_its_numbers_is_refused(checkpoint, p
     change_state(checkpoint, lambda state: state["parts"]["rng"]["numpy"]["$tuple"].__setitem__(2, position))
     with pytest.raises(CheckpointError, match=r"The part 'rng' of .*position"):
         resume(checkpoint)
+
+
+def test_a_number_that_is_none_is_not_read(tmp_path):
+    """Python would take it for infinity, and could not write it to JSON again."""
+    for number in ("1e400", "-1e400", "NaN", "Infinity"):
+        (tmp_path / "a.json").write_text(f'{{"a": [{number}]}}')
+        with pytest.raises(CheckpointError, match=r"a\.json is not valid JSON"):
+            read_json(tmp_path / "a.json")
+
+
+@pytest.fixture
+def dreamer(dreaming_runs, tmp_path):
+    """The newest checkpoint of a copy of a Dreamer's run."""
+    shutil.copytree(dreaming_runs / "dreamer", tmp_path / "dreamer", symlinks=True)
+    return Run(tmp_path / "dreamer").checkpoints.find()
+
+
+def replay_of(state):
+    return state["parts"]["buffers"]["replay"]
+
+
+def stream_of(state):
+    return replay_of(state)["streams"][0]
+
+
+def array_of(*path):
+    return lambda state: stream_of(state)["newest"]["records"].update({path[0]: path[1]})
+
+
+REPLAYS = {
+    "no layout": lambda state: replay_of(state).pop("layout"),
+    "a layout that is text": lambda state: replay_of(state).update(layout="text"),
+    "no fields": lambda state: replay_of(state)["layout"].update(fields={}),
+    "fields in a list": lambda state: replay_of(state)["layout"].update(fields=[1]),
+    "a field without a type": lambda state: replay_of(state)["layout"]["fields"].update(reward=[[]]),
+    "a field of no type": lambda state: replay_of(state)["layout"]["fields"].update(reward=[[], "float3"]),
+    "a field of another shape": lambda state: replay_of(state)["layout"]["fields"].update(reward=[[3], "float32"]),
+    "chunks without records": lambda state: replay_of(state)["layout"].update(chunk=0),
+    "chunks in words": lambda state: replay_of(state)["layout"].update(chunk="x"),
+    "streams that are a number": lambda state: replay_of(state).update(streams=3),
+    "a stream that is text": lambda state: replay_of(state).update(streams=["x"]),
+    "no count": lambda state: stream_of(state).pop("written"),
+    "more records than any list holds": lambda state: stream_of(state).update(written=10**15),
+    "more records than any number": lambda state: stream_of(state).update(written=10**70),
+    "records below zero": lambda state: stream_of(state).update(oldest=-5),
+    "a newest chunk that is text": lambda state: stream_of(state).update(newest="text"),
+    "no newest records": lambda state: stream_of(state)["newest"].pop("records"),
+    "records that are text": array_of("reward", "text"),
+    "records of another field": array_of("reward", {"$array": "buffers/replay/streams/0/newest/records/action"}),
+    "a field is missing": lambda state: stream_of(state)["newest"]["records"].pop("is_first"),
+}
+
+
+@pytest.mark.parametrize("change", REPLAYS.values(), ids=REPLAYS)
+def test_a_replay_that_is_none(dreamer, change, caplog):
+    """`play -e` lists its episodes, and a resumed run learns from it."""
+    change_state(dreamer, change)
+    run, agent = load_best("dreamer", runs_dir=dreamer.path.parents[2])
+    assert saved_episodes(run, agent), "those of the checkpoint before it are taken"
+    said = [record.getMessage() for record in caplog.records if "The part 'buffers' of" in record.getMessage()]
+    assert len(said) == 1
+    assert f"{dreamer.name} cannot be" in said[0]
+    for other in run.checkpoints.all()[:-1]:
+        shutil.rmtree(other.path)
+    with pytest.raises(CheckpointError, match=rf"The part 'buffers' of \S+{dreamer.name} cannot be"):
+        saved_episodes(run, agent)
+    with pytest.raises(CheckpointError, match=rf"The part 'buffers' of \S+{dreamer.name} .*Use an earlier checkpoint"):
+        gymlab.resume("dreamer", runs_dir=dreamer.path.parents[2], max_env_steps=136)
+
+
+def of_laprop(state):
+    return state["parts"]["optimizer"]["all"]
+
+
+def memory_of(state):
+    return state["parts"]["workflow"]["memory"]
+
+
+def betas(*values):
+    return lambda state: of_laprop(state)["param_groups"][0].update(betas={"$tuple": list(values)})
+
+
+def first_moments(state):
+    return of_laprop(state)["state"]["$dict"][0][1]
+
+
+def collector_of(state):
+    return state["parts"]["workflow"]["collector"]
+
+
+LEARNERS = {
+    "a huge beta": (betas(0.9, 1e300), r"betas are \(0\.9, 1e\+300\)"),
+    "a beta of one": (betas(1.0, 0.999), "betas are"),
+    "a beta below zero": (betas(-1e200, 0.999), "betas are"),
+    "a step before the first": (lambda state: first_moments(state).update(step=-1), "step is -1"),
+    "an infinite step": (lambda state: first_moments(state).update(step={"$float": "inf"}), "step is inf"),
+    "no step": (lambda state: first_moments(state).pop("step"), "step"),
+    "no moment": (lambda state: first_moments(state).pop("first"), "first"),
+    "a memory of another shape": (
+        lambda state: memory_of(state).update(deter=memory_of(state)["action"]),
+        r"deter is \(2, 2\) torch.float32, not \(2, 16\)",
+    ),
+    "a memory that is a number": (lambda state: memory_of(state).update(stoch=3), r"stoch is \(\) torch.int64"),
+    "a memory that is text": (lambda state: memory_of(state).update(stoch="text"), "cannot be understood"),
+    "a memory that is NaN": (
+        lambda state: memory_of(state).update(stoch=[[{"$float": "nan"}] * 16] * 2),
+        "stoch has values that are NaN",
+    ),
+    "rewards of other environments": (lambda state: collector_of(state).update(reward=[0.0]), r"reward is \(1,\)"),
+    "updates in words": (lambda state: state["parts"]["workflow"].update(updates="many"), "many"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), LEARNERS.values(), ids=LEARNERS)
+def test_a_world_model_does_not_go_on_from_a_state_that_is_none(dreamer, change, message):
+    change_state(dreamer, change)
+    with pytest.raises(
+        CheckpointError, match=rf"The part '(optimizer|workflow)' of \S+{dreamer.name} .*{message}"
+    ) as caught:
+        gymlab.resume("dreamer", runs_dir=dreamer.path.parents[2], max_env_steps=136)
+    assert "Use an earlier checkpoint" in str(caught.value)

@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 from contextlib import nullcontext
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -109,6 +110,12 @@ class Filled:
 
 class Both(Drawn, Filled):
     pass
+
+
+@pytest.mark.skipif(find_spec("torch_xla") is not None, reason="torch_xla is installed")
+def test_an_accelerator_whose_package_is_missing_is_named_with_the_fix():
+    with pytest.raises(ConfigError, match=r"accelerator='tpu'.*torch_xla.*Set accelerator=auto.* or accelerator=cpu"):
+        make_fabric(resolve("CartPole-v1:ppo", accelerator="tpu").config)
 
 
 def test_an_accelerator_that_is_not_there_is_named():

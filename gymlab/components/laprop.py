@@ -93,5 +93,5 @@ class LaProp(torch.optim.Optimizer):
         for group in self.param_groups:
             counted = group.pop("steps", None)
             for p in group["params"]:
-                if self.state[p] and counted is not None:
+                if self.state.get(p) and counted is not None:
                     self.state[p].setdefault("step", counted)

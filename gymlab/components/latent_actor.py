@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from gymlab.components.actors import ActionDistribution, Choices
 from gymlab.components.dreamer_networks import WorldModel
+from gymlab.components.restored import restored_like
 from gymlab.components.rssm import State
 from gymlab.errors import ConfigError
 
@@ -27,6 +29,15 @@ class Memory:
             return self
         keep = torch.from_numpy(~rows).to(self.action.device).unsqueeze(-1)
         return Memory(State(self.state.deter * keep, self.state.stoch * keep), self.action * keep)
+
+    def get_state(self) -> dict[str, Tensor]:
+        """Its tensors by name."""
+        return {"deter": self.state.deter, "stoch": self.state.stoch, "action": self.action}
+
+    def restored(self, saved: Mapping[str, Any]) -> Memory:
+        """One of as many environments from what `get_state` gave."""
+        found = {name: restored_like(own, saved[name], name) for name, own in self.get_state().items()}
+        return Memory(State(found["deter"], found["stoch"]), found["action"])
 
 
 class LatentActor:

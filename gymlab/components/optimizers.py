@@ -80,7 +80,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -
         check_betas(group.get("betas", ()))
         needed = next((names for kind, names in NEEDED.items() if isinstance(optimizer, kind)), ())
         for parameter in group["params"]:
-            if parameter in optimizer.state:
+            # Earlier releases saved an empty state of parameters that LaProp had not stepped yet.
+            not_stepped = isinstance(optimizer, LaProp) and not optimizer.state.get(parameter)
+            if parameter in optimizer.state and not not_stepped:
                 if missing := [name for name in needed if name not in optimizer.state[parameter]]:
                     raise KeyError(", ".join(missing))
                 _check_moments(optimizer.state[parameter], parameter, fused=bool(group.get("fused")))

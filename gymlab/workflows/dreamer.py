@@ -50,7 +50,6 @@ from gymlab.components.latent_actor import LatentActor, Memory
 from gymlab.components.latent_dreams import LatentDreams
 from gymlab.components.observation_parts import ObservationParts
 from gymlab.components.optimizers import take_step
-from gymlab.components.restored import restored_like
 from gymlab.components.rssm import State
 from gymlab.components.td_returns import ReturnScale, differentiable_lambda_return, lambda_return
 from gymlab.config.schema import Config
@@ -486,10 +485,9 @@ class Dreamer(ShowsDreams, Workflow):
 
     def get_state(self) -> dict[str, Any]:
         """Generators, what the collecting agent remembers, and where its environments are."""
-        memory = self.memory
         return {
             "generators": self.random_states(without=("replay",)),
-            "memory": {"deter": memory.state.deter, "stoch": memory.state.stoch, "action": memory.action},
+            "memory": self.memory.get_state(),
             "collector": self.collector.get_state(),
             "updates": self.updates,
             "judged": self.judged,
@@ -498,12 +496,7 @@ class Dreamer(ShowsDreams, Workflow):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take back what `get_state` gave."""
         self.set_random_states(state["generators"])
-        memory = self.memory
-        deter, stoch, action = (
-            restored_like(own, state["memory"][name], name)
-            for name, own in (("deter", memory.state.deter), ("stoch", memory.state.stoch), ("action", memory.action))
-        )
-        self.memory = Memory(State(deter, stoch), action)
+        self.memory = self.memory.restored(state["memory"])
         self.collector.set_state(state["collector"])
         self.updates, self.judged = int(state["updates"]), int(state["judged"])
 

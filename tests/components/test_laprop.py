@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gymlab.components.laprop import LaProp, clip_adaptively
+from gymlab.components.optimizers import restore_optimizer
 
 
 def test_gradients_are_clipped_by_the_norm_of_their_weights() -> None:
@@ -149,3 +150,18 @@ def test_the_state_of_an_earlier_release_had_one_counter_for_all() -> None:
         assert stepped(restored, copies[0], gradient) == stepped(optimizer, weights[0], gradient)
     copies[0].grad = None
     assert [stepped(restored, copies[1], 5.0) for _ in range(2)] == pytest.approx([0, 0.01])
+
+
+def test_parameters_without_a_gradient_have_no_state_when_it_is_taken_back() -> None:
+    """One that was not stepped yet may have an empty state, as earlier releases saved it; one that lacks a moment is refused."""
+    parameters = [nn.Parameter(torch.ones(2)) for _ in range(2)]
+    optimizer = LaProp(parameters)
+    parameters[0].grad = torch.ones(2)
+    optimizer.step()
+    saved = optimizer.state_dict()
+    assert list(saved["state"]) == [0]
+    restore_optimizer(optimizer, saved)
+    assert list(optimizer.state_dict()["state"]) == [0]
+    restore_optimizer(optimizer, {**saved, "state": {**saved["state"], 1: {}}})
+    with pytest.raises(KeyError, match="second"):
+        restore_optimizer(optimizer, {**saved, "state": {0: {"step": 1, "first": torch.zeros(2)}}})

@@ -33,13 +33,13 @@ class Outcome:
     real: float
     """Mean over the evaluation episodes of the final agent."""
     interval: tuple[float, float]
-    """95%, of the real one."""
+    """95%, of the real one; the range where the episodes are too few for one."""
 
     @classmethod
     def of(cls, run: Run, temperature: float) -> Outcome:
         """Read a finished run."""
         dream = next(value for value in reversed(run.metrics[ELITE]) if value is not None)
-        low, high = run.result["ci95"]
+        low, high = run.result["ci95"] or (run.result["min"], run.result["max"])
         return cls(temperature, dream, run.result["mean"], (low, high))
 
 

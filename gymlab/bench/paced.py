@@ -15,8 +15,8 @@ from gymlab.envs.pace import cores
 
 ROWS = 24
 """Rows of a rollout: steps in each environment between two looks at the clock."""
-NETWORKS: dict[str, dict[str, Any]] = {"mlp": {"hidden_dims": [64, 64]}, "cnn_nature": {}}
-"""Policies, by `model_id`: one that takes as long for half of the environments, and one that takes half as long."""
+NETWORKS: dict[str, dict[str, Any]] = {"mlp": {"hidden_dims": [64, 64]}, "cnn_nature": {"model_id": "cnn_nature"}}
+"""Policies by name: one that takes as long for half of the environments, and one that takes half as long."""
 
 
 class Paced(gym.Env):
@@ -58,7 +58,6 @@ def time_ways(
         "n_envs": num_envs,
         "n_steps": ROWS,
         "batch_size": num_envs * ROWS,
-        "model_id": model_id,
         "seed": seed,
     }
     sessions: dict[str, Session] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gymlab.config.effects import idle_settings
+
 if TYPE_CHECKING:
     from gymlab.config.schema import Config
 
@@ -65,7 +67,9 @@ def brief_settings(config: Config, timesteps: int) -> dict[str, Any]:
         settings |= {"collect_env_steps": max(1, timesteps // 2), "vae_updates": 2, "model_updates": 4}
         settings |= {"vae_batch": SEQUENCE, "population": 4, "rollouts": 1, "dream_steps": timesteps}
         settings |= {} if getattr(config, "generations", None) is None else {"generations": 2}
-    return {name: value for name, value in settings.items() if name in type(config).model_fields}
+    known = {name: value for name, value in settings.items() if name in type(config).model_fields}
+    idle = {name for name, _ in idle_settings(config.model_copy(update=known))}
+    return {name: value for name, value in known.items() if name not in idle}
 
 
 def train_briefly(experiment: str, timesteps: int, runs_dir: Path, config_dir: str | None = None) -> int:

@@ -52,7 +52,9 @@ class WorldModelsConfig(Config):
         RAW,
         ALL_AT_ONCE,
         SINGLE_PRECISION,
-        NoEffect(("latent_size", "vae_lr", "vae_batch", "vae_updates"), "a vector is its own code", on=NO_IMAGES),
+        NoEffect(
+            ("latent_size", "vae_lr", "vae_batch", "vae_updates"), "a vector is its own code", on=NO_IMAGES, notice=True
+        ),
         NoEffect(
             ("vae_lr", "vae_batch", "vae_updates", "model_lr", "model_updates", "batch_size", "batch_length"),
             "V and M stay as they are",

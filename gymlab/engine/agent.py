@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gymlab.engine.origin import EnvKwargs
     from gymlab.engine.workflow import Workflow
     from gymlab.envs.vector import VectorEnv
+
+logger = logging.getLogger(__name__)
 
 REPORTED = "test"
 """The stream of seeds that the episodes of a run's report come from."""
@@ -283,9 +286,12 @@ def load(reference: str = "@last", *, runs_dir: str | Path | None = None, env_kw
 def load_best(
     reference: str = "@last", *, runs_dir: str | Path | None = None, env_kwargs: EnvKwargs = ()
 ) -> tuple[Run, Agent]:
-    """The run and its best agent, or the last one of a run without a best; a checkpoint that is named wins."""
+    """The run and its best agent, or the last one of a run without a best that is whole; a checkpoint that is named wins."""
     run, which = find_run(reference, runs_directory(runs_dir))
     named = reference.rstrip("/").rpartition("/")[0] and reference.rstrip("/").endswith(which)
     if not named and run.checkpoints.best is not None:
-        which = "@best"
+        try:
+            return run, Agent.from_run(run, "@best", env_kwargs)
+        except CheckpointError as error:
+            logger.warning("%s The newest checkpoint that is whole takes its place.", error)
     return run, Agent.from_run(run, which, env_kwargs)

@@ -35,6 +35,10 @@ SETTINGS = {
     "early_stop_on_eval_threshold": False,
     "seed": 5,
 }
+UNFILMED = {name: value for name, value in SETTINGS.items() if name != "video_max_seconds"} | {
+    "video": False,
+    "eval_recording_freq_epochs": None,
+}
 PHASES = {
     "training": {
         "phases": [
@@ -120,7 +124,7 @@ def test_sigterm_is_saved_and_changes_nothing(tmp_path, sent, monkeypatch, whole
 @pytest.mark.parametrize("where", ["epoch", "phase"])
 def test_an_evaluation_that_is_cut_short_is_played_again(tmp_path, monkeypatch, where):
     """The signal comes while episodes are played, not between two, at an epoch's end or in a phase of evaluation."""
-    settings = {**SETTINGS, "video": False, "eval_recording_freq_epochs": None}
+    settings = dict(UNFILMED)
     settings |= {"eval_freq_epochs": None, **PHASES} if where == "phase" else {}
     whole = gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="whole", **settings)
     acted, act = [], PPO.act
@@ -166,7 +170,7 @@ def test_an_evaluation_that_is_cut_short_is_played_again(tmp_path, monkeypatch, 
 )
 def test_a_rollout_that_is_cut_short_goes_on(tmp_path, monkeypatch, experiment, fields):
     """Nobody waits for the end of a long rollout: the rows so far are saved, and the next sitting adds the others."""
-    settings = {**SETTINGS, "video": False, "eval_recording_freq_epochs": None, "eval_freq_epochs": None, **fields}
+    settings = {**UNFILMED, "eval_freq_epochs": None, **fields}
     if "reinforce" in experiment:
         del settings["clip_range"]
     whole = gymlab.train(experiment, runs_dir=tmp_path, run_id="whole", **settings)

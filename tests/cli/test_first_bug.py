@@ -90,7 +90,7 @@ def world(cli, tmp_path):
             "max_env_steps=64",
             "n_envs=2",
             "n_steps=16",
-            "env_workers=1",
+            *(["env_workers=1"] if mode == "async" else []),
         ]
         return cli(
             "train", "first_bug:FirstBug-v0", "--algo", "ppo", "eval_freq_epochs=0", "double_buffer=false", *settings

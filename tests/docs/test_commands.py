@@ -29,7 +29,7 @@ NOT_RUN = {
 }
 """Commands that are parsed and resolved only, and why; what `SHORT` has of them is run."""
 
-TINY = ["max_env_steps=256", "n_envs=2", "n_steps=32", "batch_size=64", "n_epochs=1", "eval_freq_epochs=null"]
+TINY = ["max_env_steps=256", "n_envs=2", "n_steps=32", "batch_size=64", "n_epochs=1", "eval_freq_epochs=2"]
 TINY += ["eval_episodes=2", "video=false", "-q"]
 SHORT = {
     "gymlab train": ["max_env_steps=512", "eval_freq_epochs=null", "eval_episodes=2", "video=false", "-q"],

@@ -108,7 +108,9 @@ def test_a_crashing_and_a_freezing_cartpole_are_learned(tmp_path, env_id):
     restarts = log.count("failed and is restarted")
     assert restarts >= 3
     assert f"{env_id}: train environment" in log
-    lost = log.count("shared its process and lose their episodes")
+    assert "shared its process and lose their episodes" in log
+    # A worker that dies or hangs takes along the three others that it steps; an exception does not.
+    lost = log.count("did not answer within 1 s" if freezing else "ended with exit code 3")
     report = (run.dir / "report.md").read_text()
     assert f"restarted {restarts} times, and {3 * lost} episodes of others in the same processes were cut off" in report
     if not freezing:

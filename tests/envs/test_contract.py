@@ -304,7 +304,7 @@ def test_a_crash_in_a_step_is_a_restart_of_that_environment_alone(answering, bac
     step = step_with_fault(vector)
     assert step.reward.tolist() == [1.0, 0.0]
     assert step.truncated.tolist() == [False, True]
-    assert [tuple(episode) for episode in step.episodes] == [(1, 0, 2.0, 2.0, 2, False, None, True, None)]
+    assert [tuple(episode) for episode in step.episodes] == [(1, 0, 2.0, 2.0, 2, False, None, True, None, None)]
     assert vector.restarts.count == 1
     assert vector.restarts.episodes_lost == 0
     assert words in caplog.text
@@ -335,7 +335,7 @@ def test_a_crash_when_an_episode_is_summed_up_is_a_restart(answering, backend, c
     step = step_with_fault(vector)
     assert step.truncated.tolist() == [False, True]
     assert not step.terminated.any()
-    assert [tuple(episode) for episode in step.episodes] == [(1, 0, 2.0, 2.0, 2, False, None, True, None)]
+    assert [tuple(episode) for episode in step.episodes] == [(1, 0, 2.0, 2.0, 2, False, None, True, None, None)]
     assert vector.restarts.count == 1
 
 
@@ -359,7 +359,7 @@ def test_a_crash_in_the_middle_of_a_repeated_action_leaves_the_sums_of_whole_ste
         (episode, _) = vector.step(np.array([0, 0])).episodes
     finally:
         Answering.step = original
-    assert tuple(episode) == (0, 0, 0.0, 0.0, 0, False, None, True, None)
+    assert tuple(episode) == (0, 0, 0.0, 0.0, 0, False, None, True, None, None)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

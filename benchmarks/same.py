@@ -33,9 +33,9 @@ EXPERIMENTS = {
     "CartPole-v1:dreamer_v2": 200,
     "CartPole-v1:dreamer_v3": 200,
     "MiniGrid-Empty-6x6-v0:dreamer_v3_pixels": 64,
-    "Pendulum-v1:tdmpc": 400,
-    "Pendulum-v1:tdmpc2": 400,
-    "CartPole-v1:tdmpc2": 200,
+    "Pendulum-v1:tdmpc": 100,
+    "Pendulum-v1:tdmpc2": 100,
+    "CartPole-v1:tdmpc2": 100,
     "CartPole-v1:world_models": 1000,
     "MiniGrid-Empty-8x8-v0:delta_iris_tiny": 200,
 }

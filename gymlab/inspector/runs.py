@@ -105,7 +105,7 @@ def score(entry: RunEntry) -> dict[str, Any] | None:
     """The return to show, where it comes from (test, best or train) and its interval where there is one."""
     result = entry.result
     if result:
-        shown = ("mean", "ci95", "n", "asked", "solved", "verdict", "note")
+        shown = ("mean", "ci95", "min", "max", "n", "asked", "solved", "verdict", "note")
         return {name: result.get(name) for name in shown} | {"source": "test"}
     if entry.best_return is not None:
         return {"mean": entry.best_return, "source": "best"}

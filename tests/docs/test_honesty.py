@@ -1,5 +1,7 @@
 """The walk over all settings: every key has a case, and what does nothing, or is refused without reason, is found."""
 
+import pkgutil
+
 import pytest
 
 from benchmarks import honesty
@@ -17,8 +19,8 @@ from benchmarks.honesty import (
     judge,
     walk,
 )
+from gymlab import workflows
 from gymlab.config.effects import NoEffect
-from gymlab.engine.workflow import workflow_names
 from gymlab.workflows.ppo import PPOConfig
 
 
@@ -29,7 +31,7 @@ def environments():
 
 def test_every_algorithm_is_walked():
     walked = {subject.algo or subject.experiment.partition(":")[2] for subject in SUBJECTS.values()}
-    assert walked == set(workflow_names())
+    assert walked == {module.name for module in pkgutil.iter_modules(workflows.__path__)}
 
 
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in SLOW])

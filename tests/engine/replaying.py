@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from gymlab.buffers.sequence import Field, Records, SequenceReplay
+from gymlab.config.reads import Reads
 from gymlab.config.schema import Config
 from gymlab.engine.workflow import CollectResult, PhaseView, UpdateResult, Workflow, register_workflow
 
@@ -31,6 +32,7 @@ class Memory(nn.Module):
 @register_workflow("replaying")
 class Replaying(Workflow):
     Config: ClassVar[type[Config]] = ReplayingConfig
+    reads: ClassVar[Reads] = Reads(buffers=("replay",))
     phases: ClassVar[tuple[dict[str, Any], ...]] = (
         {
             "name": "prefill",

@@ -295,5 +295,6 @@ def test_environments_are_made_of_checked_configs():
     """Who reads a run's config as it was written makes no environment of it; an agent is loaded from a checked one alone."""
     files = PACKAGE.rglob("*.py")
     readers = {str(path.relative_to(PACKAGE)) for path in files if re.search(r"stored_config\b", path.read_text())}
-    assert readers == {"api.py", "cli/compare.py", "engine/train.py", "inspector/changes.py", "inspector/dreams.py"}
+    inspector = {"inspector/changes.py", "inspector/dreams.py"}
+    assert readers == {"api.py", "cli/compare.py", "engine/seed_groups.py", "engine/train.py"} | inspector
     assert "run_config(run, env_kwargs)" in (PACKAGE / "engine" / "agent.py").read_text()

@@ -139,7 +139,7 @@ def test_a_lost_process_costs_the_episodes_of_its_block_and_one_restart(failing,
         assert rows[index][6] == (0.0, 0.0, False, True, 202.0, None)
         assert rows[index][7] == (1.0, 1.0, False, False, None, seed_of(index, 3))
         mine = [tuple(episode) for episode in episodes if episode.env_index == index]
-        assert mine[2] == (index, 2, 3.0, 3.0, 2, False, None, True, None)
+        assert mine[2] == (index, 2, 3.0, 3.0, 2, False, None, True, None, None)
         assert vector.episode_counts[index] == len(mine)
     assert vector.restarts.count == 1
     assert "restarted 1 times, and 1 episodes of others in the same processes were cut off" in vector.restarts.summary()
@@ -167,9 +167,9 @@ def test_a_process_lost_in_a_reset_has_told_its_rows_before(failing):
     assert rows[0][2] == (0.0, 2.0, False, True, 2.0, seed_of(0, 1))
     assert [row[5] for row in (rows[0][3], rows[1][3])] == [seed_of(0, 2), seed_of(1, 2)]
     assert [tuple(episode) for episode in episodes] == [
-        (0, 0, 0.0, 0.0, 0, False, None, True, None),
-        (0, 1, 3.0, 3.0, 2, False, None, True, None),
-        (1, 0, 6.0, 6.0, 3, True, None, False, None),
+        (0, 0, 0.0, 0.0, 0, False, None, True, None, None),
+        (0, 1, 3.0, 3.0, 2, False, None, True, None, None),
+        (1, 0, 6.0, 6.0, 3, True, None, False, None, 3),
     ]
     assert vector.restarts.count == 2
 

@@ -35,7 +35,7 @@ def test_an_episode_knows_its_place():
     env.reset()
     for _ in range(4):
         env.step(1)
-    assert env.finish(terminated=True) == (3, 0, 10.0, 10.0, 4, True, None, False, None)
+    assert env.finish(terminated=True) == (3, 0, 10.0, 10.0, 4, True, None, False, None, 4)
     env.reset()
     assert env.episode_index == 1
     assert env.episodes_finished == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-import gymlab
+from gymlab.engine.agent import load_best
 from gymlab.inspector.routes import Request, answer
 from gymlab.inspector.server import HANDLERS
 
@@ -41,7 +41,7 @@ def played(inspector, run, seconds=60, **wish):
 
 def rows_apart(run, runs_dir, *, seed, deterministic, steps):
     """What `gymlab.load` and the agent alone do on a seed: the numbers that the page has to show."""
-    agent = gymlab.load(f"{run}/@best", runs_dir=runs_dir)
+    _, agent = load_best(run, runs_dir=runs_dir)
     agent.seed(seed)
     rows = []
     with agent.make_env(1, seed=seed, render_mode="rgb_array") as environment:

@@ -135,7 +135,7 @@ def test_a_world_of_one_state_is_a_table_of_one_row(tmp_path):
 
 
 def test_a_lake_is_a_grid_with_the_tables_values(inspector, trained):
-    table = gymlab.load("lake/@best", runs_dir=trained).workflow.modules["table"]
+    table = gymlab.load("lake", runs_dir=trained).workflow.modules["table"]
     assert [entry["kind"] for entry in told(inspector, "/api/runs/lake/agent")["maps"]] == ["grid", "table"]
     grid = told(inspector, "/api/runs/lake/map")
     assert (grid["rows"], grid["columns"]) == (4, 4)

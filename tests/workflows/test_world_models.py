@@ -42,6 +42,7 @@ TINY = {
     "eval_max_episode_steps": 20,
     "torch_threads": 1,
 }
+DREAMING = {"evolve_in": "dream", "generations": 1}
 RANDOM = PhaseView("collect", "online", 0.0, 0, 0, 0, None, {"actions": "random"})
 EVOLVE = PhaseView("evolve", "online", 0.0, 0, 0, 0, None)
 
@@ -228,7 +229,7 @@ def test_a_generation_is_told_once_it_is_played_and_the_elite_judged_before_it_i
 
 
 def test_a_batch_of_dreams_is_each_dream_alone() -> None:
-    made = session(dream_steps=12)
+    made = session(**DREAMING, dream_steps=12)
     workflow = made.workflow
     filled(made)
     workflow.collect_codes(RANDOM)
@@ -243,7 +244,7 @@ def test_a_batch_of_dreams_is_each_dream_alone() -> None:
 
 
 def test_nothing_counts_after_the_end_of_a_dream() -> None:
-    made = session(dream_steps=50)
+    made = session(**DREAMING, dream_steps=50)
     workflow = made.workflow
     workflow.starts = np.zeros((1, 4), np.float32)
     ends = iter([False, False, True] + [False] * 50)
@@ -257,7 +258,7 @@ def test_nothing_counts_after_the_end_of_a_dream() -> None:
 
 
 def test_a_dream_without_rewards_counts_frames() -> None:
-    made = session(dream_steps=10, predict_reward=False, frame_skip=4, vectorization_mode="sync")
+    made = session(**DREAMING, dream_steps=10, predict_reward=False, frame_skip=4, vectorization_mode="sync")
     made.workflow.starts = np.zeros((1, 4), np.float32)
     never = torch.zeros(2, dtype=torch.bool)
     made.workflow.model.dream = lambda z, action, begins, hidden, temperature: (z, torch.ones(2), never, hidden)
@@ -267,7 +268,9 @@ def test_a_dream_without_rewards_counts_frames() -> None:
 def test_v_and_m_of_another_run_are_kept_and_its_controller_is_not(tmp_path) -> None:
     fields = {**TINY, "generations": 1, "evolve_in": "dream", "dream_steps": 5, "max_env_steps": 256, "sigma": 0.5}
     first = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="first", seed=0, **fields)
-    options = {**fields, "init_from_run": "first/@last", "reuse_model": True, "sigma": 1e-6}
+    learned = ("model_updates", "batch_size", "batch_length")
+    kept = {name: value for name, value in fields.items() if name not in learned}
+    options = {**kept, "init_from_run": "first/@last", "reuse_model": True, "sigma": 1e-6}
     second = gymlab.train("CartPole-v1", algo="world_models", runs_dir=tmp_path, run_id="second", seed=1, **options)
     before, after = (load(f"{run.id}/@last", runs_dir=tmp_path).workflow for run in (first, second))
     for name, value in before.model.state_dict().items():

@@ -41,7 +41,8 @@ export function arranged(runs, filter, sort, reversed) {
 export function scoreText(score) {
   if (!score) return {main: "–", more: ""};
   if (score.mean === null) return {main: "–", more: score.note ?? ""};
-  const single = score.n === 1 ? "n=1, no interval" : "";
+  const range = score.min == null ? "" : `range ${compact(score.min)} to ${compact(score.max)}`;
+  const single = score.n === 1 ? "n=1, no interval" : range;
   const more = score.ci95 ? `[${compact(score.ci95[0])}, ${compact(score.ci95[1])}]` : score.note ?? {best: "best so far", train: "training", test: single}[score.source];
   return {main: compact(score.mean), more, solved: score.solved === true};
 }

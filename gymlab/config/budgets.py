@@ -90,8 +90,9 @@ class Filled(NamedTuple):
                 f"max_env_steps is {budget:,}: {self.asked:,} is no multiple of what is stepped at once, and a budget is never exceeded."
             )
         if self.evaluation:
+            often = "each epoch" if config.eval_freq_epochs == 1 else f"every {config.eval_freq_epochs:,} epochs"
             told.append(
-                f"Evaluation: {config.eval_episodes} episodes every {config.eval_freq_epochs:,} epochs, as nothing is said about it "
+                f"Evaluation: {config.eval_episodes} episodes {often}, as nothing is said about it "
                 "(eval_freq_epochs: null turns it off)."
             )
         if self.retro:

@@ -93,6 +93,8 @@ def test_evaluation_by_default_is_said(conf, write):
     )
     (notice,) = load_experiment("CartPole-v1:ppo", config_dir=conf).notices
     assert notice.startswith("Evaluation: 100 episodes every 10 epochs, as nothing is said about it")
+    (notice,) = load_experiment("CartPole-v1:ppo", "max_env_steps=2048", config_dir=conf).notices
+    assert notice.startswith("Evaluation: 100 episodes each epoch, as nothing is said about it")
     assert not load_experiment("CartPole-v1:ppo", "eval_freq_epochs=0", config_dir=conf).notices
 
 

@@ -29,9 +29,17 @@ THRESHOLD = "spec.returns.threshold_solved"
 
 
 def result_settings(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a stored config that its result depends on, by dotted key; without the seed."""
+    """The settings of a stored config that its result depends on, by dotted key; a schedule is one setting. Without the seed."""
+    settings: dict[str, Any] = {}
+    for key, value in data.items():
+        settings |= {key: value} if is_schedule(value) else flat({key: value})
     return {
         key: value
-        for key, value in flat(data).items()
+        for key, value in settings.items()
         if key == THRESHOLD or key.partition(".")[0] not in {SEED, *WITHOUT_RESULT}
     }
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether a stored value is a number that changes over the run."""
+    return isinstance(value, Mapping) and {"schedule", "start", "end"} <= value.keys()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymlab.config import dump
-from gymlab.config.identity import result_settings
-from gymlab.engine.changes import ChangeLog
+from gymlab.config.identity import is_schedule, result_settings
+from gymlab.engine.changes import ChangeLog, shown
 from gymlab.engine.registry import RunEntry
 from gymlab.engine.train import stored_config
 from gymlab.errors import GymlabError
@@ -122,8 +122,8 @@ def _labels(name: str, settings: Sequence[dict[str, Any]], differing: Sequence[s
 
 def _short(value: Any) -> str:
     text = (
-        f"{value:g}"
-        if isinstance(value, float)
+        shown(value)
+        if isinstance(value, float) or is_schedule(value)
         else value
         if isinstance(value, str)
         else json.dumps(value, default=str)

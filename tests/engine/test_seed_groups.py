@@ -53,6 +53,14 @@ def test_other_settings_are_other_groups_with_the_keys_named(make):
     assert "3 groups here, by n_envs and env_kwargs.gravity." in notice
 
 
+def test_a_schedule_is_one_setting(make):
+    linear = {"start": 0.001, "end": 0.0, "from": 0.0, "to": 1.0, "schedule": "linear", "warmup": 0.0}
+    budget = {"max_env_steps": 2048}
+    groups, (notice,) = grouped(make("a", policy_lr=linear, **budget), make("b", policy_lr=1e-4, **budget))
+    assert list(groups) == ["CartPole-v1:ppo, policy_lr=linear 0.001 to 0", "CartPole-v1:ppo, policy_lr=0.0001"]
+    assert "2 groups here, by policy_lr." in notice
+
+
 def test_a_label_has_only_the_keys_that_it_takes(make):
     groups, (notice,) = grouped(make("a", policy_lr=0.1, gamma=0.9), make("b", policy_lr=0.2, gamma=0.8))
     assert list(groups) == ["CartPole-v1:ppo, gamma=0.9", "CartPole-v1:ppo, gamma=0.8"]

@@ -9,7 +9,7 @@ Of a changed setting one of these must hold:
     effect    the last model, the metrics (without sys/), the files of the run or its result differ
     refused   it is an error that names it; where the declaration of the config class says that it does nothing, the training is made
               all the same and must come out as without
-    told      nothing differs, and a notice names it
+    notice    nothing differs, and a notice names it
     listed    it is on the list below, with the reason
 
 All else is dishonest, and the exit code is 1.
@@ -50,7 +50,7 @@ from gymlab.engine.train import train
 from gymlab.engine.workflow import find_workflow
 from gymlab.errors import GymlabError
 
-EFFECT, REFUSED, TOLD, LISTED = "effect", "refused", "told", "listed"
+EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
 DISHONEST = NOTHING, WRONG, CRASHED = "NOTHING", "REFUSED WRONGLY", "CRASHED"
 
 STATED = {
@@ -408,7 +408,7 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
     if parts:
         return Verdict(EFFECT, ", ".join(parts))
     told = [notice for notice in (*changed.notices, *_told_when_built(changed.config)) if name in notice]
-    return Verdict(TOLD, told[0]) if told else Verdict(NOTHING, f"{getattr(base.config, name)!r} -> {case.value!r}")
+    return Verdict(NOTICE, told[0]) if told else Verdict(NOTHING, f"{getattr(base.config, name)!r} -> {case.value!r}")
 
 
 def _told_when_built(config: Config) -> Sequence[str]:
@@ -480,7 +480,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _counted(verdicts: Mapping[str, Verdict]) -> str:
     counts = Counter(verdict.kind for verdict in verdicts.values())
-    return ", ".join(f"{counts[kind]} {kind}" for kind in (EFFECT, REFUSED, TOLD, LISTED, *DISHONEST) if counts[kind])
+    return ", ".join(f"{counts[kind]} {kind}" for kind in (EFFECT, REFUSED, NOTICE, LISTED, *DISHONEST) if counts[kind])
 
 
 def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
@@ -488,16 +488,16 @@ def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
     lines = [
         "# What every setting does",
         "",
-        "Written by `python -m benchmarks.honesty --write`: each setting of each algorithm is changed in a training of about a second, and the "
+        "What `python -m benchmarks.honesty` found: each setting of each algorithm is changed in a training of about a second, and the "
         "last model, the metrics (without `sys/`), the files and the result of the run are compared with those of the training without. "
         f"Here: {', '.join(found)}; of {', '.join(SUBJECTS)}.",
         "",
-        "| training | effect | refused by name | told in a line | stated below | dishonest |",
+        "| training | effect | refused by name | gives a notice | stated below | dishonest |",
         "|---|---|---|---|---|---|",
     ]
     for name, verdicts in found.items():
         counts = Counter(verdict.kind for verdict in verdicts.values())
-        cells = (counts[kind] for kind in (EFFECT, REFUSED, TOLD, LISTED))
+        cells = (counts[kind] for kind in (EFFECT, REFUSED, NOTICE, LISTED))
         lines.append(f"| {name} | {' | '.join(map(str, cells))} | {sum(counts[kind] for kind in DISHONEST)} |")
     lines += [
         "",
@@ -506,7 +506,7 @@ def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
     ]
     for name, verdicts in found.items():
         lines += [f"## {name}", ""]
-        for kind in (EFFECT, REFUSED, TOLD, *DISHONEST):
+        for kind in (EFFECT, REFUSED, NOTICE, *DISHONEST):
             names = [f"`{key}`" for key, verdict in verdicts.items() if verdict.kind == kind]
             lines += [*textwrap.wrap(f"- {kind}: {', '.join(names)}", 120, subsequent_indent="  ")] if names else []
         lines.append("")

@@ -9,10 +9,10 @@ from benchmarks.honesty import (
     EFFECT,
     LISTED,
     NOTHING,
+    NOTICE,
     REFUSED,
     SLOW,
     SUBJECTS,
-    TOLD,
     WRONG,
     Trainings,
     Verdict,
@@ -62,7 +62,7 @@ EXPECTED = {
     "replay_is_clip": EFFECT,
     "normalize_returns": EFFECT,
     "resize_obs": REFUSED,
-    "env_workers": TOLD,
+    "env_workers": NOTICE,
     "quiet": LISTED,
 }
 

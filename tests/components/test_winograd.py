@@ -189,7 +189,7 @@ def test_without_kernels_torch_computes(monkeypatch) -> None:
     monkeypatch.setattr(winograd, "is_wanted", lambda: False)
     without = layer(x)
     assert "_Convolution" not in without.grad_fn.name()
-    torch.testing.assert_close(with_kernels, without, atol=1e-5, rtol=1e-5)
+    assert (with_kernels - without).abs().max() < 2e-5 * without.abs().max()
 
 
 def test_autocast_is_left_to_torch() -> None:

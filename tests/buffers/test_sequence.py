@@ -282,16 +282,20 @@ def test_a_failure_in_the_thread_is_told_by_the_next_sample():
 
 def test_closing_ends_the_thread_and_sampling_goes_on_without_it():
     replay, other = make(), make()
+    threads = []
     for each in (replay, other):
         fill(each, 50)
+        before = set(threading.enumerate())
         each.sample()
-    threads = threading.active_count()
+        threads += set(threading.enumerate()) - before
+    (its, others) = threads
     replay.close()
-    assert threading.active_count() == threads - 1
+    assert not its.is_alive()
+    assert others.is_alive()
     assert_same(replay.sample(), other.sample())
     other.close()
     replay.close()
-    assert threading.active_count() == threads - 2
+    assert not others.is_alive()
 
 
 def test_a_program_that_forgets_to_close_ends_all_the_same():

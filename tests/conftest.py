@@ -42,8 +42,8 @@ DREAMER = {
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     """The same random numbers in every run of a test, whatever ran before it: a bound on an error holds always or never."""
-    np.random.seed(13)
-    torch.manual_seed(13)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

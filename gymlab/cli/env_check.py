@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 def environment_config(arguments: argparse.Namespace) -> Config:
     """The config of a variant, or of an id alone; what stands before a colon may be a module of the user's own."""
     from gymlab.api import load_plugins, resolve
+    from gymlab.engine.secrets import take_secrets
 
     experiment, overrides = split_words(arguments.words)
     if experiment is None:
@@ -97,13 +98,15 @@ def environment_config(arguments: argparse.Namespace) -> Config:
     module = module_of(experiment, arguments.config_dir)
     load_plugins([*arguments.plugin, *([module] if module else [])])
     names_variant = ":" in experiment.removeprefix(f"{module}:")
-    return resolve(
+    config = resolve(
         experiment,
         algo=None if names_variant else ANY_ALGORITHM,
         overrides=overrides,
         config_dir=arguments.config_dir,
         env_kwargs=arguments.env_kwargs,
     ).config
+    take_secrets(config)
+    return config
 
 
 def module_of(experiment: str, config_dir: str | None) -> str:

@@ -1,8 +1,8 @@
 """Run directories made to harm whoever opens them: nothing in them is executed, nothing is written outside of them.
 
 A case is a line of `HOSTILE`: what the config says, which package it is about and what the refusal has to say. Each goes through all
-`DOORS`, one after the other. In texts `{run}`, `{outside}`, `{work}`, `{home}` and `{vizdoom}` are the folders of the case; the first four
-hold the same bait: a Doom scenario whose file names a program, a Python module and a robot's model.
+`DOORS`, one after the other. In texts `{run}`, `{redacted}`, `{outside}`, `{work}`, `{home}` and `{vizdoom}` are the folders of the case; all
+but the last hold the same bait: a Doom scenario whose file names a program, a Python module and a robot's model.
 """
 
 import importlib
@@ -20,9 +20,11 @@ from gymlab.cli.main import main
 from gymlab.errors import GymlabError
 from gymlab.inspector.routes import Inspector, Request, answer
 from gymlab.inspector.server import HANDLERS
+from gymlab.metrics.redact import REDACTED
 
 DOOM, ROBOT, GAME = "VizDoom-Basic-v0", "HalfCheetah-v5", "Retro/Airstriker-Genesis-v0"
 NAME_IT = "name it yourself: --env-kwargs"
+NO_VALUE = f"{REDACTED} is no value"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Hostile:
     """Symbolic links to make: where, and what they lead to."""
     without: str = ""
     """A file of the run that is left out."""
+    is_finding: bool = False
+    """Whether `env check` answers with a finding, and code 1: the environment's own rules refuse it, in a process of its own."""
 
 
 def doom(about, config_path, **more):
@@ -73,14 +77,15 @@ HOSTILE = [
     doom("in a mapping", {"path": "{run}/basic.cfg"}),
     doom("as a key", {"{run}/basic.cfg": 1}),
     doom("line feed", "{run}/basic.cfg\n"),
+    doom("below a folder named as a blanked secret", "{redacted}/basic.cfg", says=NO_VALUE),
     kwargs("doom program", DOOM, {"vizdoom_path": "{run}/evil"}, "vizdoom"),
     kwargs("doom program by settings", DOOM, {"settings": {"vizdoom_path": "{run}/evil"}}, "vizdoom"),
     kwargs("doom arguments by settings", DOOM, {"settings": {"game_args": "+logfile {outside}/new"}}, "vizdoom"),
     kwargs("doom console by the map", DOOM, {"settings": {"doom_map": "map01;logfile {outside}/new"}}, "vizdoom"),
     kwargs("doom scenario by the id", "VizDoom-../../../basic-v0", {}, "vizdoom", says="Unknown scenario"),
     # Consoles: states, scenarios and integrations
-    kwargs("retro state", GAME, {"state": "{run}/basic.cfg"}, "stable_retro", says="env_kwargs.state"),
-    kwargs("retro scenario", GAME, {"scenario": "../../basic.cfg"}, "stable_retro", says="env_kwargs.scenario"),
+    kwargs("retro state", GAME, {"state": "{run}/basic.cfg"}, "stable_retro", says="env_kwargs.state", is_finding=True),
+    kwargs("retro scenario", GAME, {"scenario": "../../basic.cfg"}, "stable_retro", says="env_kwargs.scenario", is_finding=True),
     kwargs("retro data", GAME, {"info": "{run}/basic.cfg"}, "stable_retro"),
     kwargs("retro integrations", GAME, {"inttype": "CUSTOM_ONLY"}, "stable_retro", says="unknown argument 'inttype'"),
     kwargs("retro game by the id", "Retro/../../../outside", {}, "stable_retro", says="Unknown game"),
@@ -89,6 +94,9 @@ HOSTILE = [
     kwargs("mujoco relative path", ROBOT, {"xml_file": "./model.xml"}, "mujoco"),
     kwargs("mujoco file in the home folder", ROBOT, {"xml_file": "~/model.xml"}, "mujoco", variables={"HOME": "{home}"}),
     kwargs("mujoco back out of the package", ROBOT, {"xml_file": "x/../../../../../../../../../..{run}/model.xml"}, "mujoco"),
+    kwargs(
+        "mujoco below a folder named as a blanked secret", ROBOT, {"xml_file": "{redacted}/model.xml"}, "mujoco", says=NO_VALUE
+    ),
     kwargs("dm_control", "dmc/cartpole-balance", {"xml": "{run}/model.xml"}, "dm_control"),
     kwargs("brax", "brax/fast", {"path": "{run}/model.xml"}, "brax"),
     kwargs("crafter", "Crafter-v1", {"assets": "{run}"}, "crafter"),
@@ -105,7 +113,7 @@ HOSTILE = [
     kwargs("target among arguments", "CartPole-v1", {"x": {"_target_": "os.system", "command": "touch"}}, says="_target_"),
     Hostile("target of a component", {"components": {"x": {"_target_": "os.system"}}}, says="_target_"),
     Hostile("target of an optimizer", {"optimizers": {"x": {"_target_": "torch.nn.parameter.torch.os.system"}}}, says="_target_"),
-    Hostile("wrapper by its module", {"env_wrappers": [{"id": "evil_module:Evil"}]}, says="evil_module:Evil"),
+    Hostile("wrapper by its module", {"env_wrappers": [{"id": "evil_module:Evil"}]}, says="evil_module:Evil", is_finding=True),
     Hostile("file for a wrapper", {"env_wrappers": [{"id": "FrameSkipWrapper", "skip": "{run}/x"}]}, says=f"{NAME_IT} FrameSkipWrapper.skip="),
     Hostile(
         "file to draw into",
@@ -140,6 +148,7 @@ def place(tmp_path, monkeypatch):
     """The folders of a case, with bait in each, and the names that cases have for them."""
     folders = {name: tmp_path / name for name in ("outside", "work", "home")}
     folders["run"] = tmp_path / "runs" / "hostile"
+    folders["redacted"] = folders["run"] / REDACTED
     for folder in folders.values():
         folder.mkdir(parents=True)
         _lay_bait(folder, tmp_path / "executed")
@@ -227,7 +236,7 @@ def command(*words):
     """A command line as a door; `RUN` is the run."""
 
     def open_door(run):
-        return main([str(run) if word == "RUN" else word for word in words])
+        return main([word.replace("RUN", str(run)) for word in words])
 
     return open_door
 
@@ -238,6 +247,7 @@ DOORS = {
     "play at random": command("play", "RUN", "--headless", "--episodes", "1", "--mode", "random"),
     "record": command("record", "RUN", "--episodes", "1", "--out", "../out"),
     "resume": command("train", "--resume", "RUN", "max_env_steps=96", "--quiet"),
+    "env check": command("env", "check", "RUN/config.json", "--steps", "20"),
     "rollout": _rollout,
     "play tab": _play_tab,
     "pipeline": _pipeline,
@@ -262,13 +272,14 @@ def test_nothing_is_executed_and_nothing_is_written_outside(case, trained, place
     around = {name: tree(place[name]) for name in ("outside", "work", "home")}
     for name, open_door in DOORS.items():
         try:
-            code, text = open_door(run), capsys.readouterr().err
+            code, text = open_door(run), "".join(capsys.readouterr())
         except GymlabError as error:
             code, text = 2, str(error)
         except Exception as error:  # An environment that was made may fail in any way.
-            code, text = 1, repr(error)
+            code, text = None, repr(error)
+        refused = 1 if name == "env check" and case.is_finding else 2
         assert not marker.exists(), f"{name} executed something: {text}"
-        assert code == 2, f"{name} was not refused: {text}"
+        assert code == refused, f"{name} was not refused: {text}"
         assert filled(case.says, place) in text, f"{name} says: {text}"
     for name, open_door in READERS.items():
         open_door(run)

@@ -248,11 +248,15 @@ DOORS = {
     "record": command("record", "RUN", "--episodes", "1", "--out", "../out"),
     "resume": command("train", "--resume", "RUN", "max_env_steps=96", "--quiet"),
     "env check": command("env", "check", "RUN/config.json", "--steps", "20"),
+    "repeat": command("repeat", "RUN"),
+    "compare": command("compare", "RUN", "--normalise"),
     "rollout": _rollout,
     "play tab": _play_tab,
     "pipeline": _pipeline,
 }
 """Ways to make an environment of a run's config: all are refused."""
+BUT_LINKS = {"repeat": "leads out of"}
+"""What a door says of a run with links, before it reads the config."""
 READERS = {
     "describe": command("runs", "show", "RUN"),
     "report": command("report", "RUN"),
@@ -278,9 +282,10 @@ def test_nothing_is_executed_and_nothing_is_written_outside(case, trained, place
         except Exception as error:  # An environment that was made may fail in any way.
             code, text = None, repr(error)
         refused = 1 if name == "env check" and case.is_finding else 2
+        says = BUT_LINKS.get(name, case.says) if case.links else case.says
         assert not marker.exists(), f"{name} executed something: {text}"
         assert code == refused, f"{name} was not refused: {text}"
-        assert filled(case.says, place) in text, f"{name} says: {text}"
+        assert filled(says, place) in text, f"{name} says: {text}"
     for name, open_door in READERS.items():
         open_door(run)
         assert not marker.exists(), f"{name} executed something"

@@ -82,6 +82,7 @@ HOSTILE = [
     kwargs("doom program by settings", DOOM, {"settings": {"vizdoom_path": "{run}/evil"}}, "vizdoom"),
     kwargs("doom arguments by settings", DOOM, {"settings": {"game_args": "+logfile {outside}/new"}}, "vizdoom"),
     kwargs("doom console by the map", DOOM, {"settings": {"doom_map": "map01;logfile {outside}/new"}}, "vizdoom"),
+    kwargs("doom scenario back out of the scenarios", DOOM, {"scenario": "../../basic"}, "vizdoom"),
     kwargs("doom scenario by the id", "VizDoom-../../../basic-v0", {}, "vizdoom", says="Unknown scenario"),
     # Consoles: states, scenarios and integrations
     kwargs("retro state", GAME, {"state": "{run}/basic.cfg"}, "stable_retro", says="env_kwargs.state", is_finding=True),

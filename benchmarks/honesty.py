@@ -370,6 +370,15 @@ class Trainings:
                 self.done[key] = fingerprint(run)
         return self.done[key]
 
+    def check_repeats(self) -> None:
+        """Train twice with the same settings: where that differs, every setting would seem to have an effect."""
+        config = self.resolve().config
+        first = self.outcome(config)
+        self.done.clear()
+        second = self.outcome(config)
+        if differs := [part for part in first if first[part] != second[part]]:
+            raise SystemExit(f"Two trainings of {config.env_id} by {config.algo_id} with the same settings differ: {differs}")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -440,6 +449,7 @@ def walk(name: str, keys: Sequence[str] = ()) -> Iterator[tuple[str, Verdict]]:
     subject = SUBJECTS[name]
     trainings = Trainings(subject)
     schema = type(trainings.resolve().config)
+    trainings.check_repeats()
     for key in schema.model_fields:
         if not keys or key in keys:
             yield key, judge(trainings, schema, key)

@@ -86,6 +86,14 @@ def test_a_setting_that_does_nothing_in_silence_is_found(monkeypatch, capsys):
     assert "dishonest: q_learning max_states: NOTHING 20000 -> 40000" in capsys.readouterr().out
 
 
+def test_trainings_that_do_not_repeat_prove_nothing(monkeypatch):
+    counted = iter(range(10))
+    fingerprint = honesty.fingerprint
+    monkeypatch.setattr(honesty, "fingerprint", lambda run: {**fingerprint(run), "metrics": str(next(counted))})
+    with pytest.raises(SystemExit, match=r"CliffWalking-v1 by q_learning with the same settings differ: \['metrics'\]"):
+        list(walk("q_learning", ["gamma"]))
+
+
 def test_the_page_counts_and_names():
     found = {
         "ppo": {"gamma": Verdict(EFFECT, "model"), "quiet": Verdict(LISTED, "printed"), "foo": Verdict(NOTHING, "")}

@@ -1,6 +1,7 @@
-"""A NaN anywhere, a full disk, a directory that cannot be written: each stops the run by name and loses nothing."""
+"""A NaN anywhere, a full disk, a directory that goes away: each stops the run by name and loses nothing."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ from safetensors.numpy import load_file
 import gymlab
 from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
+from gymlab.engine.callbacks import live_changes
+from gymlab.engine.faults import disk_watched
 from gymlab.engine.files import read_json
-from gymlab.engine.run import find_run
-from gymlab.errors import NonFiniteError
+from gymlab.engine.run import Run, find_run
+from gymlab.errors import CheckpointError, NonFiniteError, RunGone
 
 BAD_ENVIRONMENT = """
 import os
@@ -68,6 +71,7 @@ def assert_reported(error, runs_dir, tensor):
     assert where["tensor"] == tensor
     assert where["counters"]["env_steps"] > 0
     assert f"{where['counters']['env_steps']:,} env steps" in str(error)
+    assert str(error).endswith("the last checkpoint is as it was.")
     checkpoint = run.checkpoints.find("@last")
     assert all(np.isfinite(tensor.numpy()).all() for tensor in checkpoint.read_model().values())
     return load_file(run.dir / "non_finite" / "batch.safetensors"), where, checkpoint
@@ -95,22 +99,32 @@ def test_what_an_environment_returns(tmp_path, monkeypatch, algo, broken):
     assert arrays["acted_on"].shape == (2, 2)
 
 
-def break_gradient(monkeypatch, kind, what):
-    """Make a loss or a gradient NaN in the first minibatch of update number WHERE; each has two minibatches."""
+def in_update(monkeypatch, number, do, kind=AnalyticGradient):
+    """Call `do(gradient, statistics)` in the first minibatch of an update; each has two. The list grows with each minibatch."""
     compute, calls = kind.__call__, []
 
-    def broken(self, batch, coefficients):
+    def late(self, batch, coefficients):
         statistics = compute(self, batch, coefficients)
         calls.append(batch)
-        if len(calls) == (WHERE - 1) * 2 + 1:
-            if what == "loss":
-                statistics[0] = float("nan")
-            else:
-                gradient = self.mlp.bias_gradients[0] if kind is AnalyticGradient else self._flat.gradient
-                gradient[0] = float("nan")
+        if len(calls) == (number - 1) * 2 + 1:
+            do(self, statistics)
         return statistics
 
-    monkeypatch.setattr(kind, "__call__", broken)
+    monkeypatch.setattr(kind, "__call__", late)
+    return calls
+
+
+def break_gradient(monkeypatch, kind, what, number=WHERE):
+    """Make a loss or a gradient NaN in an update."""
+
+    def broken(self, statistics):
+        if what == "loss":
+            statistics[0] = float("nan")
+        else:
+            gradient = self.mlp.bias_gradients[0] if kind is AnalyticGradient else self._flat.gradient
+            gradient[0] = float("nan")
+
+    in_update(monkeypatch, number, broken, kind)
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
@@ -136,6 +150,64 @@ def test_what_an_update_computes(tmp_path, monkeypatch, experiment, kind, fields
     assert np.isfinite(arrays["batch/0/rewards"]).all()
 
 
+def test_a_nan_in_the_first_update_leaves_no_checkpoint_and_says_so(tmp_path, monkeypatch):
+    break_gradient(monkeypatch, AnalyticGradient, "loss", 1)
+    with pytest.raises(NonFiniteError, match=r"it had written no checkpoint yet\.$"):
+        gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, **{**SETTINGS, "n_epochs": 1})
+    run, _ = find_run("@last", tmp_path)
+    assert run.checkpoints.all() == []
+    assert (run.dir / "non_finite" / "batch.safetensors").is_file()
+
+
+SHORT = {**SETTINGS, "n_epochs": 1, "max_env_steps": 1024}
+"""Eight epochs of an update each."""
+AWAY = {"deleted": lambda run, moved: shutil.rmtree(run), "moved": lambda run, moved: run.rename(moved)}
+
+
+@pytest.mark.parametrize("away", AWAY)
+@pytest.mark.parametrize("noticed", ["at a checkpoint", "when an epoch begins"])
+def test_a_directory_that_goes_away_stops_the_run(tmp_path, monkeypatch, away, noticed):
+    run, moved, saves = Run(tmp_path / "one"), tmp_path / "moved", noticed == "at a checkpoint"
+    monkeypatch.setattr(live_changes, "LOOK_SECONDS", 60.0 if saves else 0.0)
+    calls = in_update(monkeypatch, WHERE, lambda *_: AWAY[away](run.dir, moved))
+    with pytest.raises(RunGone, match=r"Run one stopped: its directory .*one is gone, deleted or moved away"):
+        gymlab.train(
+            "CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **{**SHORT, "eval_freq_epochs": 1 if saves else None}
+        )
+    assert len(calls) == WHERE * 2
+    assert not run.dir.exists()
+    if away == "moved" and saves:
+        resumed = gymlab.resume(str(moved))
+        assert resumed.record["resumed"][-1]["from"] == f"epoch={WHERE - 1:04d}.ckpt"
+        assert resumed.status == "finished"
+
+
+def test_what_ended_a_run_is_told_though_its_directory_went_away(tmp_path, monkeypatch):
+    def break_and_delete(_, statistics):
+        statistics[0] = float("nan")
+        shutil.rmtree(tmp_path / "one")
+
+    in_update(monkeypatch, WHERE, break_and_delete)
+    with pytest.raises(NonFiniteError, match=r"loss/policy is nan .*\nThe batch could not be written to .*non_finite"):
+        gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **SHORT)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), CheckpointError("Could not write it.")])
+def test_errors_of_a_directory_that_is_gone_say_that_it_is(tmp_path, error):
+    def fail():
+        with disk_watched(Run(tmp_path / "one")):
+            raise error
+
+    with pytest.raises(RunGone, match=r"one is gone, deleted or moved away") as caught:
+        fail()
+    assert caught.value.__cause__ is error
+    (tmp_path / "one").mkdir()
+    with pytest.raises(type(error)) as caught:
+        fail()
+    assert caught.value is error
+
+
+FILE_LIMIT = Path(__file__).with_name("file_limit.py")
 SMALL_DISK = Path(__file__).with_name("small_disk.py")
 
 
@@ -158,3 +230,14 @@ def test_a_disk_that_takes_no_more(tmp_path, fault):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal" in done.stdout
+
+
+def test_a_limit_on_the_size_of_files(tmp_path):
+    """file_limit.py trains where metrics.csv may not grow from the third update on, raises the limit and resumes."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(FILE_LIMIT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "File too large. Its newest checkpoint, epoch=0002.ckpt, is whole." in done.stdout
+    assert "Raise the limit on the size of files (ulimit -f), then go on: gymlab train --resume cut" in done.stdout
+    assert done.stdout.endswith("finished\n")

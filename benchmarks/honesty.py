@@ -7,8 +7,8 @@
 Of a changed setting one of these must hold:
 
     effect    the last model, the metrics (without sys/), the files of the run or its result differ
-    refused   it is an error that names it; where the declaration of the config class says that it does nothing, the training is made
-              all the same and must come out as without
+    refused   it is an error that names it and says that nothing reads it here, not that this value will not do; where the declaration
+              of the config class says that it does nothing, the training is made all the same and must come out as without
     notice    nothing differs, and a notice names it
     listed    it is on the list below, with the reason
 
@@ -51,7 +51,12 @@ from gymlab.engine.workflow import find_workflow
 from gymlab.errors import GymlabError
 
 EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
-DISHONEST = NOTHING, WRONG, CRASHED = "NOTHING", "REFUSED WRONGLY", "CRASHED"
+DISHONEST = NOTHING, WRONG, CRASHED, UNTRIED = "NOTHING", "REFUSED WRONGLY", "CRASHED", "NOT TRIED"
+REFUSALS = (
+    "has no effect", "reads nothing of that name", "leave it out", "exists for Atari only", "need image observations", "no run to begin with",
+    "a config begins a run",
+)  # fmt: skip
+"""What the refusal of a setting says; any other error is about the value that was tried."""
 
 STATED = {
     "env_id": "what is trained on",
@@ -90,6 +95,8 @@ class Case:
 
     value: Any
     beneath: Mapping[str, Any] = field(default_factory=dict)
+    along: Mapping[str, Any] = field(default_factory=dict)
+    """What has to change with it, since sizes must fit."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,7 @@ EVOLVES: dict[str, Any] = {
     "vae_updates": 4, "model_updates": 4, "population": 4, "rollouts": 2, "generations": 2, "elite_rollouts": 16, "elite_every": 2,
     "n_steps": 50, "max_env_steps": 20_000, "replay_size": 1000, "predict_end": True, "predict_reward": True,
 }  # fmt: skip
-DREAMT = {"evolve_in": "dream", "max_env_steps": 4000}
+DREAMT = {"evolve_in": "dream", "max_env_steps": 4000, "predict_end": False, "model_updates": 40, "dream_steps": 30}
 SUBJECTS: dict[str, Subject] = {
     "ppo": Subject(
         "CartPole-v1:ppo", None, {**SMALL, "n_steps": 32, "batch_size": 16, "n_epochs": 2, "max_env_steps": 256}
@@ -179,16 +186,31 @@ SUBJECTS: dict[str, Subject] = {
         "CliffWalking-v1:q_learning", None,
         {**SMALL, "n_steps": 50, "max_env_steps": 400, "max_episode_steps": 20}, {"epoch_env_steps": 200},
     ),
-    "dreamer_v1": Subject("Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}),
-    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}),
-    "dreamer_v3": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v3", "blocks": 4}),
-    "dreamer_pixels": Subject(
-        "Tile-v0", "dreamer", {**DREAMS, "cnn_depth": 2, "resize_obs": [32, 32], "max_env_steps": 96, "epoch_env_steps": 16, "prefill_steps": 32}
+    "dreamer_v1": Subject(
+        "Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}, {"n_envs": 1, "optimizer": "laprop", "actor_gradient": "reinforce"}
     ),
-    "tdmpc": Subject("Pendulum-v1", "tdmpc", PLANS),
-    "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS),
-    "world_models": Subject("CartPole-v1", "world_models", EVOLVES),
-    "delta_iris": Subject("Tile-v0", "delta_iris", WORDS),
+    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}, {"n_envs": 1, "optimizer": "laprop"}),
+    "dreamer_v3": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v3", "blocks": 4}, {"optimizer": "adam"}),
+    "dreamer_pixels": Subject(
+        "Tile-v0", "dreamer", {**DREAMS, "cnn_depth": 2, "resize_obs": [32, 32], "max_env_steps": 96, "epoch_env_steps": 16, "prefill_steps": 32},
+        {"optimizer": "adam"},
+    ),
+    "tdmpc": Subject("Pendulum-v1", "tdmpc", PLANS, {"max_episode_steps": 20}),
+    "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS, {"max_episode_steps": 20}),
+    "world_models": Subject("CartPole-v1", "world_models", EVOLVES, {"max_env_steps": 400, "weight_decay": 1e4}),
+    "delta_iris": Subject(
+        "Tile-v0", "delta_iris", WORDS,
+        {
+            "max_env_steps": 100, "tokens": 1, "epsilon": 0.9, "size": Case("tiny", {"lstm": None}),
+            "truncation_is_end": Case(False, {"max_episode_steps": 3}),
+            "fold": Case(2, along={"frame_features": 1}), "halves": Case([0], along={"frame_features": 1}),
+            "resize_obs": Case([32, 32], along={"frame_features": 1}),
+            "width": Case(32, along={"frame_features": 8}), "frame_features": Case(8, along={"width": 32}),
+            "revival_updates": Case(
+                1000, {"codebook_size": 64, "tokenizer_updates": 60, "first_tokenizer_updates": 120}
+            ),
+        },
+    ),
     "brax_ppo": Subject(
         "brax/inverted_pendulum", "brax_ppo",
         {
@@ -226,9 +248,16 @@ GENERAL: dict[str, Case | Any] = {
     "video_max_episode_steps": Case(2, {"video": True}),
     "keep_checkpoints": 1,
     "init_parts": ["policy"],
+    "version": Case("v2", {"blocks": None}),
+    "cell": Case("gru", {"blocks": None}),
+    "pretrain_hook": Case("update_world_model", {"pretrain_updates": 2}),
+    "collect_steps": 5,
+    "batch_length": 6,
+    "replay_context": 0,
+    "actor_gradient": "dynamics",
     "reward_threshold": Case(1e9, {"reward_threshold": -1e9, "early_stop_on_eval_threshold": True}),
     "early_stop_on_eval_threshold": -2000.0,
-    "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 1}),
+    "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 10}),
     "precision": "bf16-mixed",
     "components": {"encoder": NETWORK},
     "controllers": {"actor": NETWORK},
@@ -260,12 +289,12 @@ GENERAL: dict[str, Case | Any] = {
     "unfinished": Case("bootstrap", {"policy_targets": "advantages"}),
     # World models
     "size": Case("12m", {"version": "v3", "deter": None, "hidden": 8, "units": 8}),
-    "suite": Case("dmc", {"version": "v2"}),
+    "suite": Case("dmc", {"version": "v2", "blocks": None}),
     "imag_last": 2,
     "slow_every": 1,
     "slow_rate": 0.5,
     "free_nats": 1000.0,
-    "held_out": 0.5,
+    "held_out": 0.2,
     "replay_size": 60,
     "prioritize_ends": Case(True, {"max_episode_steps": 9}),
     "seed_steps": 48,
@@ -274,6 +303,7 @@ GENERAL: dict[str, Case | Any] = {
     "priority_beta": Case(1.0, {"prioritised": True}),
     "slow_critic": "target",
     "max_std": 0.5,
+    "bins": 51,
     "bin_reach": 3.0,
     "multiples": [2],
     "halves": [0],
@@ -324,7 +354,7 @@ def case_of(subject: Subject, schema: type[Config], config: Config, name: str) -
     if not isinstance(found, Case):
         return Case(found)
     value = changed_value(schema, config, name) if found.value == getattr(config, name) else found.value
-    return Case(value, {key: value for key, value in found.beneath.items() if key in schema.model_fields})
+    return Case(value, {key: value for key, value in found.beneath.items() if key in schema.model_fields}, found.along)
 
 
 def fingerprint(run: Run) -> dict[str, str]:
@@ -377,7 +407,9 @@ class Trainings:
         self.done.clear()
         second = self.outcome(config)
         if differs := [part for part in first if first[part] != second[part]]:
-            raise SystemExit(f"Two trainings of {config.env_id} by {config.algo_id} with the same settings differ: {differs}")
+            raise SystemExit(
+                f"Two trainings of {config.env_id} by {config.algo_id} with the same settings differ: {differs}"
+            )
 
 
 @dataclass(frozen=True)
@@ -403,11 +435,11 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
         before = trainings.outcome(base.config)
     except GymlabError:
         # What it needs is refused for this algorithm: then it is tried by itself.
-        case = Case(case.value)
+        case = Case(case.value, along=case.along)
         base = trainings.resolve()
         before = trainings.outcome(base.config)
     try:
-        changed = trainings.resolve(**{**case.beneath, name: case.value})
+        changed = trainings.resolve(**{**case.beneath, **case.along, name: case.value})
         after = trainings.outcome(changed.config)
     except GymlabError as error:
         return _refused(trainings, base.config, name, case, before, str(error).splitlines()[0])
@@ -431,7 +463,9 @@ def _refused(
 ) -> Verdict:
     """A refusal; where it says that there is no effect, there must be none."""
     if name not in message:
-        return Verdict(REFUSED, message)
+        return Verdict(UNTRIED, f"another setting is refused: {message}")
+    if not any(words in message.replace("Leave", "leave") for words in REFUSALS):
+        return Verdict(UNTRIED, message)
     if "has no effect" in message:
         try:
             forced = from_dict({**dump(base), name: case.value}, lambda algo: find_workflow(algo).Config)

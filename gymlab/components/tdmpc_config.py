@@ -186,6 +186,13 @@ class TDMPC2Config(Config):
 
     _raw = field_validator("normalize_obs", "normalize_reward")(as_they_are)
 
+    @field_validator("bins")
+    @classmethod
+    def _odd(cls, value: int) -> int:
+        if value % 2 == 0:
+            raise ValueError(f"must be odd, so that 0 is one of them; got {value}, take {value - 1} or {value + 1}")
+        return value
+
     @classmethod
     def fill_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is not given comes from the version and the size."""

@@ -56,6 +56,12 @@ class WorldModelsConfig(Config):
             ("latent_size", "vae_lr", "vae_batch", "vae_updates"), "a vector is its own code", on=NO_IMAGES, notice=True
         ),
         NoEffect(
+            ("eval_deterministic",),
+            "a vector is its own code, and the controller draws no actions",
+            on=NO_IMAGES,
+            notice=True,
+        ),
+        NoEffect(
             ("vae_lr", "vae_batch", "vae_updates", "model_lr", "model_updates", "batch_size", "batch_length"),
             "V and M stay as they are",
             {"reuse_model": (True,)},

@@ -289,14 +289,14 @@ class DeltaIRIS(ShowsDreams, Workflow):
         self, name: str, batch: SegmentBatch, losses_of: Callable[[Segment], Losses], rate: float
     ) -> UpdateResult:
         """The one way in which a component learns: losses of its batches, gradients added up, clipped, one step."""
-        module, optimizer, parts = self.modules[name], self.optimizers[name], self.config.accumulate
-        if not (batch.mask[:, :-1] & batch.mask[:, 1:]).any():
-            # Episodes of a single frame, as after the first vector step of all: there is no step to learn from yet.
+        module, optimizer = self.modules[name], self.optimizers[name]
+        parts = self._segments(name, batch)
+        if not parts:
             return UpdateResult(updates=0)
         module.train()
         optimizer.zero_grad(set_to_none=True)
         metrics: dict[str, Any] = {}
-        for part in self._segments(name, batch, parts):
+        for part in parts:
             losses, told = losses_of(part)
             total = torch.stack(list(losses.values())).sum()
             if not torch.isfinite(total):
@@ -306,17 +306,24 @@ class DeltaIRIS(ShowsDreams, Workflow):
                     "usually helps.",
                     tensor=f"loss/{name}/{broken}",
                 )
-            (total / parts).backward()
+            (total / len(parts)).backward()
             told |= {f"loss/{name}/{key}": loss for key, loss in losses.items()}
             for key, value in told.items():
-                metrics[key] = metrics.get(key, 0) + value.detach() / parts
+                metrics[key] = metrics.get(key, 0) + value.detach() / len(parts)
         module.eval()
         rates = [rate] * len(optimizer.param_groups)
         metrics[f"opt/grads/norm/{name}"] = take_step(optimizer, rates, max_norm=self.config.max_grad_norm)
         return UpdateResult(updates=1, metrics=metrics | batch.metrics())
 
-    def _segments(self, name: str, batch: SegmentBatch, parts: int) -> list[Segment]:
-        """The batch as tensors, in so many parts."""
+    def _segments(self, name: str, batch: SegmentBatch) -> list[Segment]:
+        """The batch as tensors, in `accumulate` parts; without those that have no step between two real frames.
+
+        Episodes of a single frame, as after the first vector step of all, have none: a mean over no steps is no loss.
+        """
+        steps = torch.from_numpy(batch.mask[:, :-1] & batch.mask[:, 1:])
+        learned = [bool(part.any()) for part in steps.chunk(self.config.accumulate)]
+        if not any(learned):
+            return []
         device, values = self.context.device, batch.values
         frames = torch.from_numpy(values[f"observation/{self.key}"]).to(device).float().div_(255)
         actions = torch.from_numpy(values["action"]).to(device).argmax(-1)
@@ -325,7 +332,8 @@ class DeltaIRIS(ShowsDreams, Workflow):
         others = (torch.from_numpy(value).to(device) for value in (reward, ended, batch.mask))
         words = frames.new_empty(len(frames), 0) if name == "tokenizer" else self._words(batch, frames, actions)
         whole = (frames, actions, *others, words)
-        return [Segment(*part) for part in zip(*(value.chunk(parts) for value in whole), strict=True)]
+        parts = zip(*(value.chunk(self.config.accumulate) for value in whole), strict=True)
+        return [Segment(*part) for part, has_steps in zip(parts, learned, strict=True) if has_steps]
 
     def _words(self, batch: SegmentBatch, frames: Tensor, actions: Tensor) -> Tensor:
         """[B, L - 1, K] of the steps between two real frames, as far as they are not known yet by the tokenizer as it is."""

@@ -435,8 +435,8 @@ class Dreamer(ShowsDreams, Workflow):
         return norms
 
     def _follow(self) -> None:
-        """Move the slow critic: after the first update, and every `slow_every` after that."""
-        if self.updates % self.config.slow_every == 0:
+        """Move the slow critic, where something reads it: after the first update, and every `slow_every` after that."""
+        if self.config.slow_critic != "none" and self.updates % self.config.slow_every == 0:
             slow, fast = ([p.data for p in critic.parameters()] for critic in (self.slow_critic, self.critic))
             torch._foreach_lerp_(slow, fast, self.config.slow_rate)
         self.updates += 1

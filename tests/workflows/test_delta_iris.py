@@ -144,6 +144,23 @@ def test_gradients_of_several_batches_are_one_step():
     assert torch.allclose(steps[0], steps[1], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["tokenizer", "world_model", "controller"])
+def test_a_part_without_a_step_adds_no_gradient(name):
+    one = session(accumulate=2, tokenizer_batch=2, model_batch=2, actor_batch=2)
+    workflow = one.workflow
+    for _ in range(4):
+        workflow.episodes.add(workflow.collect(FIRST).trajectory)
+    batch = workflow.samplers[name].sample()
+    batch.mask[2:] = False
+    batch.mask[2:, -1] = True
+    result = getattr(workflow, f"update_{name}")(batch, LATER)
+    assert result.updates == 1
+    assert all(np.isfinite(float(value)) for key, value in result.metrics.items() if key.startswith("loss/"))
+    batch.mask[:, :-1] = False
+    assert getattr(workflow, f"update_{name}")(batch, LATER).updates == 0
+    one.close()
+
+
 def test_only_weights_of_linear_layers_decay():
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Linear(4, 5), nn.LayerNorm(5), nn.Embedding(6, 5))
     decayed, others = make_optimizer(module, 0.01).param_groups

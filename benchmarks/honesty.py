@@ -2,7 +2,7 @@
 
     python -m benchmarks.honesty                     every algorithm but brax_ppo, whose programs compile for long
     python -m benchmarks.honesty ppo dreamer_v3      some subjects
-    python -m benchmarks.honesty --write             also into docs/honesty.md
+    python -m benchmarks.honesty --write --jobs 2    also into docs/honesty.md, two subjects at a time
 
 Of a changed setting one of these must hold:
 
@@ -28,8 +28,11 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from unittest import mock
@@ -42,6 +45,7 @@ from benchmarks.pages import ROOT
 from gymlab.config import Loaded, dump, from_dict
 from gymlab.config.effects import idle_settings
 from gymlab.config.field_types import alternatives
+from gymlab.config.reads import SLOT_GROUPS
 from gymlab.config.schedules import Schedule
 from gymlab.config.schema import Config, tunable_fields
 from gymlab.engine.run import Run
@@ -54,7 +58,7 @@ EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
 DISHONEST = NOTHING, WRONG, CRASHED, UNTRIED = "NOTHING", "REFUSED WRONGLY", "CRASHED", "NOT TRIED"
 REFUSALS = (
     "has no effect", "reads nothing of that name", "leave it out", "exists for Atari only", "need image observations", "no run to begin with",
-    "a config begins a run",
+    "a config begins a run", "Dreamer has:",
 )  # fmt: skip
 """What the refusal of a setting says; any other error is about the value that was tried."""
 
@@ -154,6 +158,10 @@ PLANS: dict[str, Any] = {
     **SMALL, "max_env_steps": 128, "epoch_env_steps": 32, "seed_steps": 32, "latent": 16, "hidden": 16, "encoder_hidden": 16,
     "plan_samples": 12, "plan_policy_samples": 4, "plan_elites": 4, "plan_iterations": 2, "replay_size": 100, "batch_size": 8,
 }  # fmt: skip
+PLANS_CASES = {
+    "max_episode_steps": 20, "size": Case("1m", {"hidden": None}), "plan_horizon": 1,
+    "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 8, "max_env_steps": 1000, "updates_per_step": 0.1}),
+}  # fmt: skip
 WORDS: dict[str, Any] = {
     **SMALL, "multiples": (1,), "halves": (1,), "fold": 4, "codebook_size": 8, "codebook_dim": 4, "token_features": 4,
     "tokenizer_channels": 8, "tokenizer_frame_channels": 8, "tokenizer_frame_features": 2, "action_channels": 1, "width": 16,
@@ -187,17 +195,29 @@ SUBJECTS: dict[str, Subject] = {
         {**SMALL, "n_steps": 50, "max_env_steps": 400, "max_episode_steps": 20}, {"epoch_env_steps": 200},
     ),
     "dreamer_v1": Subject(
-        "Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}, {"n_envs": 1, "optimizer": "laprop", "actor_gradient": "reinforce"}
+        "Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}, {"n_envs": 1, "optimizer": "laprop", "actor_gradient": "reinforce", "batch_size": 2, "replay_context": Case(1, {"prefill_steps": 80})},
     ),
-    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}, {"n_envs": 1, "optimizer": "laprop"}),
+    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}, {"n_envs": 1, "optimizer": "laprop", "batch_size": 2}),
     "dreamer_v3": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v3", "blocks": 4}, {"optimizer": "adam"}),
     "dreamer_pixels": Subject(
         "Tile-v0", "dreamer", {**DREAMS, "cnn_depth": 2, "resize_obs": [32, 32], "max_env_steps": 96, "epoch_env_steps": 16, "prefill_steps": 32},
-        {"optimizer": "adam"},
+        {
+            "optimizer": "adam",
+            "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 1, "max_env_steps": 250, "train_ratio": 1}),
+        },
     ),
-    "tdmpc": Subject("Pendulum-v1", "tdmpc", PLANS, {"max_episode_steps": 20}),
-    "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS, {"max_episode_steps": 20}),
-    "world_models": Subject("CartPole-v1", "world_models", EVOLVES, {"max_env_steps": 400, "weight_decay": 1e4}),
+    "tdmpc": Subject(
+        "Pendulum-v1", "tdmpc", PLANS,
+        {**PLANS_CASES, "buffers.replay": {"_target_": "prioritised_replay", "_partial_": True, "capacity": 60}},
+    ),
+    "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS, PLANS_CASES),
+    "world_models": Subject("CartPole-v1", "world_models", EVOLVES,
+        {
+            "max_env_steps": 400, "weight_decay": 1e4, "action_map": Case("thresholds", along={"threshold_actions": [0, 1, 1]}),
+            "threshold_actions": Case([1, 0, 0], {"action_map": "thresholds", "threshold_actions": [0, 1, 1]}),
+            "buffers.replay": {"_target_": "record_replay", "_partial_": True, "capacity": 60},
+        },
+    ),
     "delta_iris": Subject(
         "Tile-v0", "delta_iris", WORDS,
         {
@@ -257,7 +277,7 @@ GENERAL: dict[str, Case | Any] = {
     "actor_gradient": "dynamics",
     "reward_threshold": Case(1e9, {"reward_threshold": -1e9, "early_stop_on_eval_threshold": True}),
     "early_stop_on_eval_threshold": -2000.0,
-    "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 10}),
+    "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 1}),
     "precision": "bf16-mixed",
     "components": {"encoder": NETWORK},
     "controllers": {"actor": NETWORK},
@@ -312,12 +332,18 @@ GENERAL: dict[str, Case | Any] = {
     "evolve_in": "dream",
     "dream_steps": Case(7, DREAMT),
     "temperature": Case(0.2, DREAMT),
-    "threshold_actions": [1, 0, 2],
     "controller_bias": False,
     "rounds": 2,
     "generations": 1,
 }
 """Values to change to, where the next one of the type would not do."""
+PARTS: dict[str, Any] = {
+    "optimizers": {"_target_": "torch.optim.SGD", "_partial_": True},
+    "components.returns": {"_target_": "n_step_return", "steps": 2},
+    "buffers.replay": {"_target_": "sequence_replay", "_partial_": True, "capacity": 60},
+    "buffers.episodes": {"_target_": "episodes", "_partial_": True, "capacity": 60},
+}
+"""What is put into the parts that an algorithm reads: by its name, or by that of its group."""
 
 
 def changed_value(schema: type[Config], config: Config, name: str) -> Any:
@@ -341,7 +367,10 @@ def changed_value(schema: type[Config], config: Config, name: str) -> Any:
 
 
 def case_of(subject: Subject, schema: type[Config], config: Config, name: str) -> Case:
-    """How a setting is tried."""
+    """How a setting is tried, or a part, such as `optimizers.policy`."""
+    group, _, part = name.partition(".")
+    if part:
+        return Case({part: subject.cases.get(name) or PARTS.get(name) or PARTS[group]})
     if name == "env_kwargs":
         return Case(OF_ENVIRONMENT.get(config.env_id, {"backend": "spring"}))
     if name == "plateau_interventions":
@@ -358,9 +387,12 @@ def case_of(subject: Subject, schema: type[Config], config: Config, name: str) -
 
 
 def fingerprint(run: Run) -> dict[str, str]:
-    """What came out of a training, without what the clock decides."""
+    """What came out of a training, without what the clock decides and without the settings that are logged."""
     models = sorted(run.dir.glob("checkpoints/epoch*/model.safetensors"))
-    metrics = {name: column for name, column in run.metrics.items() if not name.startswith("sys/")}
+    settings = {f"train/{name}" for name in tunable_fields(find_workflow(run.config_data["algo_id"]).Config)}
+    metrics = {
+        name: column for name, column in run.metrics.items() if not name.startswith("sys/") and name not in settings
+    }
     files = [
         (str(path.relative_to(run.dir)), path.stat().st_size if path.suffix == ".mp4" else 0)
         for path in run.dir.rglob("*")
@@ -430,6 +462,7 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
     if name in STATED:
         return Verdict(LISTED, STATED[name])
     case = case_of(trainings.subject, schema, trainings.resolve().config, name)
+    field_name = name.partition(".")[0]
     try:
         base = trainings.resolve(**case.beneath)
         before = trainings.outcome(base.config)
@@ -439,7 +472,7 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
         base = trainings.resolve()
         before = trainings.outcome(base.config)
     try:
-        changed = trainings.resolve(**{**case.beneath, **case.along, name: case.value})
+        changed = trainings.resolve(**{**case.beneath, **case.along, field_name: case.value})
         after = trainings.outcome(changed.config)
     except GymlabError as error:
         return _refused(trainings, base.config, name, case, before, str(error).splitlines()[0])
@@ -449,7 +482,11 @@ def judge(trainings: Trainings, schema: type[Config], name: str) -> Verdict:
     if parts:
         return Verdict(EFFECT, ", ".join(parts))
     told = [notice for notice in (*changed.notices, *_told_when_built(changed.config)) if name in notice]
-    return Verdict(NOTICE, told[0]) if told else Verdict(NOTHING, f"{getattr(base.config, name)!r} -> {case.value!r}")
+    return (
+        Verdict(NOTICE, told[0])
+        if told
+        else Verdict(NOTHING, f"{getattr(base.config, field_name)!r} -> {case.value!r}")
+    )
 
 
 def _told_when_built(config: Config) -> Sequence[str]:
@@ -479,14 +516,20 @@ def _refused(
 
 
 def walk(name: str, keys: Sequence[str] = ()) -> Iterator[tuple[str, Verdict]]:
-    """Every key of a subject's algorithm with its verdict."""
+    """Every key of a subject's algorithm with its verdict, and every part that the algorithm reads."""
     subject = SUBJECTS[name]
     trainings = Trainings(subject)
     schema = type(trainings.resolve().config)
     trainings.check_repeats()
-    for key in schema.model_fields:
+    for key in keys_of(schema, subject):
         if not keys or key in keys:
             yield key, judge(trainings, schema, key)
+
+
+def keys_of(schema: type[Config], subject: Subject) -> list[str]:
+    """Settings, and the parts that are read."""
+    reads = find_workflow(subject.algo or subject.experiment.partition(":")[2]).reads
+    return [*schema.model_fields, *(f"{group}.{part}" for group in SLOT_GROUPS for part in getattr(reads, group))]
 
 
 def register_environments() -> None:
@@ -501,25 +544,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("subjects", nargs="*", choices=[*SUBJECTS, []], metavar="subject", help=", ".join(SUBJECTS))
     parser.add_argument("--keys", default="", help="only these, separated by commas")
     parser.add_argument("--write", action="store_true", help="write docs/honesty.md")
+    parser.add_argument("--jobs", type=int, default=1, help="subjects at a time")
     options = parser.parse_args(arguments)
-    warnings.simplefilter("ignore")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-    register_environments()
     subjects = options.subjects or [name for name in SUBJECTS if name not in SLOW]
-    found: dict[str, dict[str, Verdict]] = {}
-    for name in subjects:
-        began = time.monotonic()
-        found[name] = {}
-        for key, verdict in walk(name, [key for key in options.keys.split(",") if key]):
-            found[name][key] = verdict
-            print(f"{name:15} {key:32} {verdict.kind:9} {verdict.detail}"[:200], flush=True)
-        print(f"{name}: {_counted(found[name])} in {time.monotonic() - began:.0f} s", flush=True)
+    task = partial(print_walk, keys=[key for key in options.keys.split(",") if key])
+    if options.jobs == 1:
+        found = dict(zip(subjects, map(task, subjects), strict=True))
+    else:
+        with ProcessPoolExecutor(options.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+            found = dict(zip(subjects, pool.map(task, subjects), strict=True))
     dishonest = [(name, key) for name, keys in found.items() for key, verdict in keys.items() if not verdict.honest]
     for name, key in dishonest:
         print(f"dishonest: {name} {key}: {found[name][key].kind} {found[name][key].detail}")
     if options.write:
         (ROOT / "docs" / "honesty.md").write_text(page(found), encoding="utf-8")
     return 1 if dishonest else 0
+
+
+def print_walk(name: str, keys: Sequence[str]) -> dict[str, Verdict]:
+    """Walk a subject, with a line for each key."""
+    began = time.monotonic()
+    warnings.simplefilter("ignore")
+    register_environments()
+    found = {}
+    for key, verdict in walk(name, keys):
+        found[key] = verdict
+        print(f"{name:15} {key:32} {verdict.kind:9} {verdict.detail}"[:200], flush=True)
+    print(f"{name}: {_counted(found)} in {time.monotonic() - began:.0f} s", flush=True)
+    return found
 
 
 def _counted(verdicts: Mapping[str, Verdict]) -> str:

@@ -93,6 +93,7 @@ SIZES: dict[str, dict[str, Any]] = {
 class DeltaIRISConfig(Config):
     """What a Δ-IRIS experiment may set. Defaults are the authors' for Crafter."""
 
+    presets: ClassVar[tuple[str, ...]] = ("size",)
     no_effect: ClassVar[tuple[NoEffect, ...]] = (RAW, ALL_AT_ONCE)
 
     size: Literal["crafter", "atari", "tiny"] = "crafter"

@@ -206,6 +206,7 @@ READS = Reads(
 class DreamerConfig(Config):
     """What a Dreamer experiment may set. Defaults are those of v3 as its authors train it now, at the smallest size."""
 
+    presets: ClassVar[tuple[str, ...]] = ("version", "suite", "size")
     no_effect: ClassVar[tuple[NoEffect, ...]] = (
         RAW,
         ALL_AT_ONCE,

@@ -63,6 +63,7 @@ class TDMPC2Config(Config):
 
     version: ClassVar[Literal["v1", "v2"]] = "v2"
     """v2 is TD-MPC2 (2024), v1 TD-MPC (2022)."""
+    presets: ClassVar[tuple[str, ...]] = ("size",)
     retired: ClassVar[Mapping[str, str]] = {
         "held_out": "the model is not evaluated on steps set aside, and learns from all of them"
     }

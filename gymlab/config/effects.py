@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.config.field_types import default_of
 from gymlab.config.validation import located
+from gymlab.config.wording import listing
 from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located
 from gymlab.errors import ConfigError
 
@@ -156,6 +157,32 @@ def _is_chosen(tree: Located, name: str, rule: NoEffect, trusts_files: bool) -> 
     if trusts_files or (written is not None and (written.file == SWEEP or written.file.endswith(".json"))):
         return False
     return not any(other in tree.where and tree.where[other].file == COMMAND_LINE for other in rule.when)
+
+
+def kept_from_presets(config: Config, tree: Located, given: Collection[str], place: str) -> Iterator[str]:
+    """A line for each preset of the command line, such as a size, that leaves settings as a file has them."""
+    schema = type(config)
+    chosen = {name: getattr(config, name) for name in schema.presets}
+    for preset in (name for name in schema.presets if _is_typed(tree, name)):
+        filled = schema.fill_in(chosen)
+        without = schema.fill_in({name: value for name, value in chosen.items() if name != preset})
+        usual = schema.model_validate({"env_id": config.env_id, "algo_id": config.algo_id, **filled})
+        kept = [
+            name
+            for name in sorted(given)
+            if name in filled.keys() - chosen.keys()
+            and filled[name] != without.get(name)
+            and not _is_typed(tree, name)
+            and getattr(config, name) != getattr(usual, name)
+        ]
+        if kept:
+            them = "it" if len(kept) == 1 else "them"
+            yield f"{preset}={_shown(chosen[preset])} leaves {listing(kept)} as {place} has {them}."
+
+
+def _is_typed(tree: Located, name: str) -> bool:
+    """Whether a setting comes from the command line."""
+    return name in tree.where and tree.where[name].file == COMMAND_LINE
 
 
 def check_on_environments(config: Config, kinds: Collection[str], *, resumed: bool = False) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from gymlab.config.compose import Choice, compose, lift_groups, split_choices
 from gymlab.config.derive import check_schedules, derive
 from gymlab.config.dialects import canonical_name, merge, refuse_two_spellings, rename, set_dotted, translate
-from gymlab.config.effects import check_effects
+from gymlab.config.effects import check_effects, kept_from_presets
 from gymlab.config.environment_files import EnvironmentFile, Library, Section, found_here, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
@@ -100,6 +100,7 @@ def load(
     # A file for another algorithm, or of an earlier generation, was written for what it does there.
     trusts_files = algo is not None or has_older_names(fields)
     check_effects(config, tree, given, section.place, notices, trusts_files=trusts_files)
+    notices += kept_from_presets(config, tree, given, section.place)
     notices += senseless(config)
     return Loaded(
         config,

@@ -163,6 +163,8 @@ class Config(Frozen):
     """Fields that this algorithm had in an earlier release, and why it has them no longer; stored runs may still carry them."""
     bounds: ClassVar[tuple[str, ...]] = ("max_epochs",)
     """Fields that end a run where they are set: it needs no default budget then."""
+    presets: ClassVar[tuple[str, ...]] = ()
+    """Fields whose value stands for values of others, which `fill_in` gives to those that nobody sets."""
     no_effect: ClassVar[tuple[NoEffect, ...]] = (
         NoEffect(
             ("env_workers", "env_step_timeout"),
@@ -296,7 +298,7 @@ class Config(Frozen):
     early_stop_on_eval_threshold: bool | float = True
     """Stop when an evaluation reaches the threshold (true) or the number given."""
     early_stop_on_train_threshold: bool | float = False
-    """Stop when the training episodes reach the threshold (true) or the number given."""
+    """Stop when the mean of the last 100 training episodes reaches the threshold (true) or the number given."""
     plateau_interventions: tuple[PlateauIntervention, ...] = ()
     """Hyperparameters to change when a metric stops improving."""
 

@@ -226,3 +226,22 @@ def test_a_class_adds_to_what_those_that_it_is_made_of_declare():
 
     assert [rule.names for rule in declared(Own)][-1] == ("n_envs",)
     assert len(declared(Own)) == len(Config.no_effect) + 1
+
+
+def test_a_preset_of_the_command_line_says_what_it_leaves_as_a_file_has_it():
+    (notice,) = [one for one in resolve("Pendulum-v1:tdmpc", size="1m").notices if "size=1m" in one]
+    assert notice == "size=1m leaves encoder_hidden, hidden, latent as Pendulum-v1.yaml, variant tdmpc has them."
+    assert resolve("Pendulum-v1:tdmpc", size="1m").config.hidden == 128
+
+
+@pytest.mark.parametrize(
+    ("experiment", "fields"),
+    [
+        ("Pendulum-v1:tdmpc", {}),
+        ("Pendulum-v1:tdmpc2", {"size": "1m"}),
+        ("Pendulum-v1:tdmpc", {"size": "1m", "hidden": 10, "latent": 10, "encoder_hidden": 10}),
+        ("CartPole-v1:dreamer_v3", {"size": "12m"}),
+    ],
+)
+def test_a_preset_that_leaves_nothing_is_silent(experiment, fields):
+    assert not [notice for notice in resolve(experiment, **fields).notices if " leaves " in notice]

@@ -39,6 +39,7 @@ from unittest import mock
 
 import gymnasium as gym
 import numpy as np
+from torch import Tensor, nn
 
 import gymlab
 from benchmarks.pages import ROOT
@@ -48,6 +49,7 @@ from gymlab.config.field_types import alternatives
 from gymlab.config.reads import SLOT_GROUPS
 from gymlab.config.schedules import Schedule
 from gymlab.config.schema import Config, tunable_fields
+from gymlab.config.targets import COMPONENTS
 from gymlab.engine.run import Run
 from gymlab.engine.setup import prepare
 from gymlab.engine.train import train
@@ -58,7 +60,7 @@ EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
 DISHONEST = NOTHING, WRONG, CRASHED, UNTRIED = "NOTHING", "REFUSED WRONGLY", "CRASHED", "NOT TRIED"
 REFUSALS = (
     "has no effect", "reads nothing of that name", "leave it out", "exists for Atari only", "need image observations", "no run to begin with",
-    "a config begins a run", "Dreamer has:", "needs Box observations",
+    "a config begins a run", "Dreamer has:", "needs Box observations", "needs environments in workers",
 )  # fmt: skip
 """What the refusal of a setting says; any other error is about the value that was tried."""
 
@@ -148,6 +150,19 @@ class Tile(gym.Env):
         return picture
 
 
+class OneLayer(nn.Module):
+    """A policy of a plugin: parameters of the distribution, and a value."""
+
+    def __init__(self, input_shape: tuple[int, ...], distribution: Any) -> None:
+        super().__init__()
+        self.actor_head = nn.Linear(input_shape[0], distribution.parameter_size)
+        self.critic_head = nn.Linear(input_shape[0], 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, D] -> [B, P], [B]."""
+        return self.actor_head(x), self.critic_head(x).squeeze(-1)
+
+
 SMALL: dict[str, Any] = {
     "quiet": True, "video": False, "eval_episodes": 3, "eval_max_episode_steps": 60, "eval_freq_epochs": 1, "seed": 7,
     "early_stop_on_eval_threshold": False, "torch_threads": 1, "n_envs": 2,
@@ -179,9 +194,10 @@ EVOLVES: dict[str, Any] = {
     "n_steps": 50, "max_env_steps": 20_000, "replay_size": 1000, "predict_end": True, "predict_reward": True,
 }  # fmt: skip
 DREAMT = {"evolve_in": "dream", "max_env_steps": 4000, "predict_end": False, "model_updates": 40, "dream_steps": 30}
+OWN_POLICY = {"policy": Case("honesty.OneLayer", {"hidden_dims": None, "policy_kwargs": {}, "model_id": None})}
 SUBJECTS: dict[str, Subject] = {
     "ppo": Subject(
-        "CartPole-v1:ppo", None, {**SMALL, "n_steps": 32, "batch_size": 16, "n_epochs": 2, "max_env_steps": 256}
+        "CartPole-v1:ppo", None, {**SMALL, "n_steps": 32, "batch_size": 16, "n_epochs": 2, "max_env_steps": 256}, OWN_POLICY
     ),
     "ppo_pixels": Subject(
         "Tile-v0", "ppo",
@@ -189,9 +205,13 @@ SUBJECTS: dict[str, Subject] = {
             **SMALL, "n_steps": 16, "batch_size": 16, "n_epochs": 2, "max_env_steps": 128,
             "policy_kwargs": {"channels": [4], "kernel_sizes": [4], "strides": [2]}, "hidden_dims": [8],
         },
-        {"hidden_dims": [12], "policy": "mlp", "model_id": Case("cnn_large", {"policy_kwargs": {}, "hidden_dims": None, "resize_obs": [40, 40]})},
+        {
+            "hidden_dims": [12], "policy": "mlp",
+            "policy_kwargs": {"channels": [4], "kernel_sizes": [4], "strides": [2], "ortho_init": False},
+            "model_id": Case("cnn_large", {"policy_kwargs": {}, "hidden_dims": None, "resize_obs": [40, 40]}),
+        },
     ),
-    "reinforce": Subject("CartPole-v1:reinforce", None, {**SMALL, "n_steps": 32, "batch_size": 16, "max_env_steps": 512}),
+    "reinforce": Subject("CartPole-v1:reinforce", None, {**SMALL, "n_steps": 32, "batch_size": 16, "max_env_steps": 512}, OWN_POLICY),
     "q_learning": Subject(
         "CliffWalking-v1:q_learning", None,
         {**SMALL, "n_steps": 50, "max_env_steps": 400, "max_episode_steps": 20}, {"epoch_env_steps": 200},
@@ -537,10 +557,11 @@ def keys_of(schema: type[Config], subject: Subject) -> list[str]:
     return [*schema.model_fields, *(f"{group}.{part}" for group in SLOT_GROUPS for part in getattr(reads, group))]
 
 
-def register_environments() -> None:
-    """Environments of this walk's own."""
+def register_own() -> None:
+    """An environment and a policy of this walk's own."""
     if "Tile-v0" not in gym.registry:
         gym.register("Tile-v0", Tile)
+        COMPONENTS.register("honesty.OneLayer")(OneLayer)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -571,7 +592,7 @@ def print_walk(name: str, keys: Sequence[str]) -> dict[str, Verdict]:
     """Walk a subject, with a line for each key."""
     began = time.monotonic()
     warnings.simplefilter("ignore")
-    register_environments()
+    register_own()
     found = {}
     for key, verdict in walk(name, keys):
         found[key] = verdict

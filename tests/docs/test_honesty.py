@@ -26,7 +26,7 @@ from gymlab.workflows.ppo import PPOConfig
 
 @pytest.fixture(autouse=True, scope="module")
 def environments():
-    honesty.register_environments()
+    honesty.register_own()
 
 
 def test_every_algorithm_is_walked():

@@ -46,8 +46,9 @@ class RunGone(GymlabError):
     """The directory of a run went away while it trained."""
 
     def __init__(self, directory: Path) -> None:
+        what = "was emptied or replaced" if directory.is_dir() else "is gone, deleted or moved away"
         super().__init__(
-            f"Run {directory.name} stopped: its directory {directory} is gone, deleted or moved away while it trained. "
+            f"Run {directory.name} stopped: its directory {directory} {what} while it trained. "
             "Nothing more of it can be saved. If it was moved, go on with it there: gymlab train --resume PATH; else train again."
         )
 

@@ -95,14 +95,14 @@ class ChunkFiles:
         """Write arrays to a file that is whole or absent; its name is the stem and the beginning of its checksum."""
         content = pack(arrays) if packed else save(dict(arrays))
         reference = ChunkReference.of(stem, len(content), hashlib.sha256(content).digest(), packed=packed)
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(exist_ok=True)
         replace_file(self.path(reference), content)
         self.held.add(reference.name)
         return reference
 
     def adopt(self, reference: ChunkReference, source: Path) -> None:
         """Take over a file from elsewhere: the same content under the same name, without a copy where the file system can."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(exist_ok=True)
         if not self.path(reference).exists():
             try:
                 os.link(source, self.path(reference))

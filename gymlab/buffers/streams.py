@@ -65,7 +65,7 @@ class Scratch:
         self._places = dict(zip(latents, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
         self._slot_bytes = sum(sizes)
         self._free = list(range(slots - 1, -1, -1))
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as file:
             file.truncate(slots * self._slot_bytes)
             self._memory = mmap.mmap(file.fileno(), slots * self._slot_bytes)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gymlab.engine.chunk_store import store_of
 from gymlab.engine.files import relative_link, sha256, sync, write_json
+from gymlab.engine.lock import refuse_if_gone
 from gymlab.engine.manifest import (
     MANIFEST,
     MODEL,
@@ -201,10 +202,12 @@ class CheckpointManager:
         """Write a checkpoint under a temporary name, rename it when whole, move the links, prune what is no longer kept."""
         name = f"epoch={epoch:04d}-step={env_steps}.ckpt" if mid_epoch else f"epoch={epoch:04d}.ckpt"
         temporary = self.directory / f".tmp-{os.getpid()}-{name}"
+        refuse_if_gone(self.directory.parent)
         self.recover()
         _delete(temporary)
         try:
-            temporary.mkdir(parents=True)
+            self.directory.mkdir(exist_ok=True)
+            temporary.mkdir()
             if chunks:
                 self.chunk_store.settle()
             self._write(temporary, model, parts, {**state, "best": best}, metrics, video, chunks or {})
@@ -308,7 +311,8 @@ class CheckpointManager:
         leaving = self.directory / f"{LEAVING}{os.getpid()}-{path.name}"
         _delete(leaving)
         os.rename(path, leaving)
-        shutil.rmtree(leaving)
+        with suppress(FileNotFoundError):  # Somebody deletes the run.
+            shutil.rmtree(leaving)
 
     def _collect_chunks(self) -> None:
         """Delete chunk files that no checkpoint refers to; none while a manifest cannot be read, as it may refer to any."""

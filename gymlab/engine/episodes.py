@@ -83,7 +83,8 @@ def write_episode(path: Path, episode: Episode) -> None:
         "epoch": str(episode.epoch),
         "terminated": str(episode.terminated).lower(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for directory in (path.parent.parent, path.parent):
+        directory.mkdir(exist_ok=True)
     replace_file(path, pack(arrays, notes))
 
 

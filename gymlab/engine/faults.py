@@ -14,8 +14,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gymlab.engine.files import write_json
+from gymlab.engine.lock import refuse_if_gone
 from gymlab.engine.state import encode
-from gymlab.errors import CheckpointError, GymlabError, NonFiniteError, RunGone
+from gymlab.errors import GymlabError, NonFiniteError, RunGone
 from gymlab.metrics.redact import redact_text
 from gymlab.plain_files import replacing
 
@@ -34,13 +35,14 @@ def write_evidence(error: NonFiniteError, run: Run, counters: Counters) -> None:
     directory = run.dir / EVIDENCE
     tensors: dict[str, Tensor] = {}
     try:
+        refuse_if_gone(run.dir)
         directory.mkdir(exist_ok=True)
         tree = {name: encode(_plain(value), name, tensors) for name, value in error.data.items()}
         with replacing(directory / "batch.safetensors") as temporary:
             save_file(tensors, temporary)
         where = {"tensor": error.tensor, "message": redact_text(str(error)), "counters": asdict(counters), "data": tree}
         write_json(directory / "where.json", where)
-    except (OSError, SafetensorError) as failure:
+    except (OSError, SafetensorError, RunGone) as failure:
         error.args = (f"{error}\nThe batch could not be written to {directory}: {failure}.",)
         return
     saved = "the last checkpoint is as it was" if run.checkpoints.all() else "it had written no checkpoint yet"
@@ -65,16 +67,10 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def disk_watched(run: Run) -> Iterator[None]:
-    """Turn a disk that is full or cannot be written, or a run that went away, into an error that says so, with the way on."""
+    """Turn a disk that is full or cannot be written into an error that says so, with the way on."""
     try:
         yield
-    except CheckpointError as error:
-        if not run.dir.is_dir():
-            raise RunGone(run.dir) from error
-        raise
     except OSError as error:
-        if not run.dir.is_dir():
-            raise RunGone(run.dir) from error
         ours = error.errno in PERMISSION_ERRORS and str(error.filename).startswith(str(run.dir))
         if error.errno not in DISK_ERRORS and not ours:
             raise

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymlab.errors import GymlabError
+from gymlab.errors import EnvironmentFailure, GymlabError, NonFiniteError, RunGone
 from gymlab.plain_files import NotPlainFile, open_plain
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi"
 _CLOCK_TOLERANCE = 2.0
 """A process's start time is derived from the clock, which may be set while the process lives."""
 
-_held: dict[tuple[int, int], int] = {}
-"""Lock files that are locked here, by device and inode, with the process: a forked child sees its parent's."""
+_held: dict[tuple[int, int], tuple[int, Path]] = {}
+"""Lock files that are locked here, by device and inode, with process and directory: a forked child sees its parent's."""
 _guard = threading.Lock()
 
 
@@ -52,15 +52,41 @@ class LockState:
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of a run directory; an error that names the process and host when another one does."""
+    """Hold the lock of a run directory; an error that names the process and host when another one does.
+
+    What fails because the directory went away meanwhile is a `RunGone`.
+    """
     descriptor = _acquire(directory)
     try:
         yield
+    except (NonFiniteError, EnvironmentFailure):
+        raise  # What the run itself came to is the better message.
+    except (OSError, GymlabError) as error:
+        if not isinstance(error, RunGone) and is_gone(directory):
+            raise RunGone(directory) from error
+        raise
     finally:
-        if descriptor is not None:
-            status = os.fstat(descriptor)
-            _held.pop((status.st_dev, status.st_ino), None)
-            os.close(descriptor)
+        status = os.fstat(descriptor)
+        _held.pop((status.st_dev, status.st_ino), None)
+        os.close(descriptor)
+
+
+def is_gone(directory: Path) -> bool:
+    """Whether a run whose lock this process holds is no longer there: deleted, moved away or emptied, its lock with it."""
+    held = [identity for identity, holder in list(_held.items()) if holder == (os.getpid(), directory)]
+    if not held:
+        return False
+    try:
+        found = (directory / LOCK_FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return (found.st_dev, found.st_ino) not in held
+
+
+def refuse_if_gone(directory: Path) -> None:
+    """An error when the run that is trained here went away: what is written by its name would make it anew."""
+    if is_gone(directory):
+        raise RunGone(directory)
 
 
 def look_at(directory: Path) -> LockState:
@@ -117,33 +143,37 @@ def is_alive(process: Mapping[str, Any]) -> bool:
         return True
 
 
-def _acquire(directory: Path) -> int | None:
+def _acquire(directory: Path) -> int:
     path = directory / LOCK_FILE
     with _guard:
         if _is_ours(path):
             raise _in_use(directory, LockState(True, os.getpid(), os.uname().nodename))
-        descriptor = open_plain(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = open_plain(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            raise RunGone(directory) from None
+        opened = os.fstat(descriptor)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            opened = os.fstat(descriptor)
             if not path.exists() or not os.path.samestat(opened, path.stat()):
                 raise GymlabError(f"Run {directory.name} was moved away by another process. `gymlab runs` shows them.")
             owner = json.dumps({"pid": os.getpid(), "host": os.uname().nodename})
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, owner.encode(), 0)
         except OSError as error:
-            state = _query(descriptor)
-            os.close(descriptor)
             if error.errno in _UNSUPPORTED:
                 logger.warning("%s is on a file system without locks: do not train in one run twice.", directory)
-                return None
+                _held[opened.st_dev, opened.st_ino] = os.getpid(), directory
+                return descriptor
+            state = _query(descriptor)
+            os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise _in_use(directory, state) from None
             raise
         except GymlabError:
             os.close(descriptor)
             raise
-        _held[opened.st_dev, opened.st_ino] = os.getpid()
+        _held[opened.st_dev, opened.st_ino] = os.getpid(), directory
         return descriptor
 
 
@@ -159,7 +189,8 @@ def _is_ours(path: Path) -> bool:
         status = path.stat()
     except OSError:
         return False
-    return _held.get((status.st_dev, status.st_ino)) == os.getpid()
+    holder = _held.get((status.st_dev, status.st_ino))
+    return holder is not None and holder[0] == os.getpid()
 
 
 def _query(descriptor: int) -> LockState:

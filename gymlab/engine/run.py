@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.config.schema import Config
 from gymlab.engine.files import read_mapping, relative_link, write_json
-from gymlab.engine.lock import boot_id, is_alive, look_at
+from gymlab.engine.lock import boot_id, is_alive, look_at, refuse_if_gone
 from gymlab.engine.record import known_fields
 from gymlab.engine.source import source_commit
 from gymlab.errors import CheckpointError, GymlabError, did_you_mean
@@ -169,6 +169,7 @@ class Run:
 
     def update_record(self, **fields: Any) -> None:
         """Merge fields into run.json; several processes may do so at a time."""
+        refuse_if_gone(self.dir)
         with _exclusively(self.dir / ".run.json.lock"):
             write_json(self.dir / RECORD, {**self.record, **fields})
 

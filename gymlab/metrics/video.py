@@ -81,7 +81,7 @@ class VideoWriter:
     def _start(self, pixels: np.ndarray) -> Generator[None, Any, None]:
         import imageio_ffmpeg
 
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(exist_ok=True)
         self._temporary = unused_name(self.path)
         height, width = _even(pixels).shape[:2]
         encoder = imageio_ffmpeg.write_frames(

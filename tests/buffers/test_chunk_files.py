@@ -42,6 +42,16 @@ def test_what_is_written_is_mapped_back_read_only(tmp_path):
     assert not path.exists()
 
 
+def test_a_chunk_of_a_run_that_is_gone_does_not_bring_it_back(tmp_path):
+    files, there = ChunkFiles(tmp_path / "run" / "replay"), ChunkFiles(tmp_path / "replay")
+    reference = there.write("a", arrays())
+    with pytest.raises(FileNotFoundError):
+        files.write("a", arrays())
+    with pytest.raises(FileNotFoundError):
+        files.adopt(reference, there.path(reference))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("dtype", "?BbHhIiQqefd")
 def test_every_type_keeps_its_values(tmp_path, dtype):
     values = {"x": np.arange(7).astype(dtype), "odd": np.zeros((7, 3), np.uint8)}

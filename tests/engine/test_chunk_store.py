@@ -234,6 +234,7 @@ LATENTS = {"latent/x": Field((64,), np.float32)}
 
 def filled(directory):
     """A replay whose values say which epoch they were last written in, and the checkpoints of its run."""
+    directory.mkdir(exist_ok=True)
     manager = CheckpointManager(directory / "checkpoints", keep=2)
     replay = SequenceReplay(
         FIELDS, 2, np.random.default_rng(0), capacity=160, batch_size=8, length=7, latents=LATENTS, chunk=16

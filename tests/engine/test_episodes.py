@@ -33,6 +33,12 @@ def test_an_episode_is_read_as_it_was_written(tmp_path):
     assert (found.terminated, found.truncated, found.env_return, found.epoch, found.length) == (False, True, 1.5, 4, 3)
 
 
+def test_an_episode_of_a_run_that_is_gone_does_not_bring_it_back(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_episode(tmp_path / "run" / "episodes" / "test" / "last-000001.safetensors.z", episode())
+    assert list(tmp_path.iterdir()) == []
+
+
 ARRAYS = {"observations": np.zeros((3, 4)), "actions": np.zeros(2, np.int64), "rewards": np.zeros(2, np.float32)}
 NOTES = {"return": "1.0", "epoch": "3", "terminated": "true"}
 

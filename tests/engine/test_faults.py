@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ import gymlab
 from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
 from gymlab.engine.callbacks import live_changes
-from gymlab.engine.faults import disk_watched
+from gymlab.engine.callbacks.report import Report
 from gymlab.engine.files import read_json
 from gymlab.engine.run import Run, find_run
-from gymlab.errors import CheckpointError, NonFiniteError, RunGone
+from gymlab.errors import NonFiniteError, RunGone
 
 BAD_ENVIRONMENT = """
 import os
@@ -192,19 +193,60 @@ def test_what_ended_a_run_is_told_though_its_directory_went_away(tmp_path, monke
         gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **SHORT)
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), CheckpointError("Could not write it.")])
-def test_errors_of_a_directory_that_is_gone_say_that_it_is(tmp_path, error):
-    def fail():
-        with disk_watched(Run(tmp_path / "one")):
-            raise error
+def emptied(run):
+    """What is seen in the middle of `rm -r`: the directory is the last to go."""
+    for path in run.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
-    with pytest.raises(RunGone, match=r"one is gone, deleted or moved away") as caught:
-        fail()
-    assert caught.value.__cause__ is error
-    (tmp_path / "one").mkdir()
-    with pytest.raises(type(error)) as caught:
-        fail()
-    assert caught.value is error
+
+INSTANTS = [
+    *(f"checkpoint.{name}" for name in ("refuse_if_gone", "_delete", "save_file", "write_json", "sync", "os.rename")),
+    *(f"checkpoint.{name}" for name in ("relative_link", "os.readlink", "shutil.rmtree")),
+    *(f"checkpoint.CheckpointManager.{name}" for name in ("recover", "_write", "_put_in_place", "_prune")),
+    *("orchestrator.snapshot.take", "chunk_store.ChunkStore.collect", "callbacks.alerts.Alerts.on_metrics"),
+    *("callbacks.episodes.write_episode", "episodes.replace_file", "callbacks.live_changes._identity"),
+]
+"""Calls of an epoch and of its save."""
+
+
+@pytest.mark.parametrize("away", [shutil.rmtree, emptied])
+@pytest.mark.parametrize("instant", INSTANTS)
+def test_a_directory_that_goes_away_at_any_instant_does_not_come_back(tmp_path, monkeypatch, instant, away):
+    run = Run(tmp_path / "one")
+    owner, name = resolve_name(f"gymlab.engine.{instant.rpartition('.')[0]}"), instant.rpartition(".")[2]
+    called = getattr(owner, name)
+
+    def interrupted(*arguments, **named):
+        if not went and len(run.checkpoints.all()) == 2:
+            went.append(instant)
+            away(run.dir)
+        return called(*arguments, **named)
+
+    went = []
+    monkeypatch.setattr(live_changes, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(RunGone, match=r"one (is gone, deleted or moved away|was emptied or replaced) while it trained"):
+        gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", keep_episodes=1, **SHORT)
+    assert went
+    assert run.dir.exists() == (away is emptied)
+    assert not (run.dir / "run.json").exists()
+    assert not (run.dir / "report.md").exists()
+
+
+def test_what_ends_a_run_whose_directory_went_away_in_its_last_save(tmp_path, monkeypatch):
+    really = Report.on_stop
+
+    def late(self, loop):
+        shutil.rmtree(tmp_path / "one")
+        really(self, loop)
+
+    monkeypatch.setattr(Report, "on_stop", late)
+    with pytest.raises(RunGone):
+        gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **SHORT)
+    assert not (tmp_path / "one").exists()
 
 
 FILE_LIMIT = Path(__file__).with_name("file_limit.py")

@@ -1,5 +1,7 @@
 """The lock of a run directory: one process, and nobody once that is gone."""
 
+import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -12,9 +14,9 @@ import psutil
 import pytest
 
 from gymlab.engine.files import write_json
-from gymlab.engine.lock import LOCK_FILE, LockState, look_at, run_lock
+from gymlab.engine.lock import LOCK_FILE, LockState, is_gone, look_at, run_lock
 from gymlab.engine.run import Run
-from gymlab.errors import GymlabError
+from gymlab.errors import CheckpointError, EnvironmentFailure, GymlabError, RunGone
 
 LONG = ["max_env_steps=100_000_000", "eval_freq_epochs=null", "video=false", "checkpoint_minutes=0.005", "-q"]
 
@@ -91,6 +93,61 @@ def test_a_directory_that_was_moved_away_meanwhile_is_not_locked(tmp_path, monke
     monkeypatch.setattr(os, "open", open_then_move)
     with pytest.raises(GymlabError, match="moved away"), run_lock(directory):
         pass
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), CheckpointError("Could not write it.")])
+@pytest.mark.parametrize("away", ["deleted", "emptied", "replaced"])
+def test_errors_of_a_directory_that_went_away_say_that_it_did(tmp_path, error, away):
+    directory = tmp_path / "one"
+    directory.mkdir()
+
+    def fail(*, is_there):
+        with run_lock(directory):
+            assert not is_gone(directory)
+            if not is_there:
+                (directory / LOCK_FILE).unlink()
+                if away == "deleted":
+                    directory.rmdir()
+                if away == "replaced":
+                    (directory / LOCK_FILE).touch()
+                assert is_gone(directory)
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        fail(is_there=True)
+    assert caught.value is error
+    with pytest.raises(RunGone, match=r"one is gone, deleted" if away == "deleted" else "one was emptied") as caught:
+        fail(is_there=False)
+    assert caught.value.__cause__ is error
+    assert not is_gone(directory)
+
+
+def test_a_directory_that_is_gone_before_it_is_locked(tmp_path):
+    with pytest.raises(RunGone), run_lock(tmp_path / "one"):
+        pass
+    assert not (tmp_path / "one").exists()
+
+
+def test_what_a_run_came_to_is_told_though_its_directory_went_away(tmp_path):
+    def fail():
+        with run_lock(tmp_path):
+            (tmp_path / LOCK_FILE).unlink()
+            raise EnvironmentFailure("wrong shape")
+
+    with pytest.raises(EnvironmentFailure, match="wrong shape"):
+        fail()
+
+
+def test_a_directory_without_locks_is_known_to_be_gone_too(tmp_path, monkeypatch, caplog):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", unsupported)
+    with run_lock(tmp_path):
+        assert "is on a file system without locks" in caplog.text
+        assert not is_gone(tmp_path)
+        (tmp_path / LOCK_FILE).unlink()
+        assert is_gone(tmp_path)
 
 
 def look_forever(directory):

@@ -71,6 +71,12 @@ def test_an_error_leaves_no_file_and_no_frame_leaves_none_either(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_video_of_a_run_that_is_gone_does_not_bring_it_back(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        VideoWriter(tmp_path / "run" / "videos" / "a.mp4").add(solid(32, 32, 10))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "frame", [np.zeros((8, 8, 3)), np.zeros((3, 8, 8, 3), np.uint8), np.zeros((8, 8, 2), np.uint8)]
 )

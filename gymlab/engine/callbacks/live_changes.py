@@ -15,9 +15,10 @@ from gymlab.config.schema import Config, tunable_fields
 from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.changes import Change, ChangeLog, due, read_config_file, split_settings, to_make_again
 from gymlab.engine.hyperparameters import checked_value, refusal
+from gymlab.engine.lock import refuse_if_gone
 from gymlab.engine.resume import MAY_CHANGE
 from gymlab.engine.run import CONFIG
-from gymlab.errors import GymlabError, RunGone
+from gymlab.errors import GymlabError
 from gymlab.metrics.redact import redact
 
 if TYPE_CHECKING:
@@ -85,10 +86,9 @@ class LiveChanges(Callback):
         if now < self._next_look:
             return []
         self._next_look = now + LOOK_SECONDS
+        refuse_if_gone(run.dir)
         path = run.dir / CONFIG
         seen = _identity(path)
-        if seen is None and not run.dir.is_dir():
-            raise RunGone(run.dir)
         if seen in (None, self._seen):
             return []
         self._seen = seen

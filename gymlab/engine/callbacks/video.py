@@ -41,7 +41,6 @@ class Videos(Callback):
     def _film(self, loop: Orchestrator) -> None:
         """What the workflow has to show, slowly enough to look at."""
         for name, frames in loop.workflow.films().items():
-            self.directory.mkdir(exist_ok=True)
             path = self.directory / f"{name}.mp4"
             with VideoWriter(path, FILM_FPS) as video:
                 for frame in frames:
@@ -53,7 +52,6 @@ class Videos(Callback):
             return None
         try:
             with loop.session.make_evaluation_environment("video", 1, render_mode="rgb_array") as environment:
-                self.directory.mkdir(exist_ok=True)
                 path = record_episode(
                     loop.workflow,
                     environment,

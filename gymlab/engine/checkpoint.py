@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -60,6 +61,12 @@ STATE_FIELDS: dict[str, tuple[type, ...]] = {
     "cut": (dict, type(None)),
 }
 """What state.json has, and of which type."""
+
+FIXES: dict[int | None, str] = {
+    errno.EFBIG: "Raise the limit on the size of files (ulimit -f)",
+    errno.ENOENT: "See to it that nothing deletes files of a run that trains",
+}
+"""What to do against an error of the disk, by its number."""
 
 T = TypeVar("T")
 
@@ -215,8 +222,7 @@ class CheckpointManager:
         except (OSError, SafetensorError) as error:
             _delete(temporary)
             raise CheckpointError(
-                f"Could not write checkpoint {name} in {self.directory}: {error}. Earlier checkpoints are untouched: "
-                f"make room or allow writing, then go on with gymlab train --resume {self.directory.parent.name}"
+                f"Could not write checkpoint {name} in {self.directory}: {error}. {self.way_on(error)}"
             ) from error
         sync(self.directory)
         relative_link(self.directory / "last.ckpt", name)
@@ -270,6 +276,18 @@ class CheckpointManager:
     def all(self) -> list[Checkpoint]:
         """Finished checkpoints, oldest first; their content is not verified. What a kill has left whole is among them."""
         return [Checkpoint(path) for path in finished_checkpoints(self.directory)]
+
+    def way_on(self, error: Exception) -> str:
+        """What a run still has that an error of the disk keeps from being written, and how to go on."""
+        fix = FIXES.get(getattr(error, "errno", None), "Make room or allow writing")
+        for checkpoint in reversed(self.all()):
+            with suppress(CheckpointError):
+                checkpoint.verify()
+                return (
+                    f"Checkpoint {checkpoint.name} is whole. {fix}, then go on: "
+                    f"gymlab train --resume {self.directory.parent.name}"
+                )
+        return f"It has no checkpoint to go on from. {fix}, then train again."
 
     def recover(self) -> None:
         """Give whole checkpoints that a kill has left under another name their own; only for who holds the run's lock."""

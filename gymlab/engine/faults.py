@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 EVIDENCE = "non_finite"
 """Directory of a run that holds what a NaN or Inf was found in: `batch.safetensors` and `where.json`."""
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
-PERMISSION_ERRORS = {errno.EACCES, errno.EPERM}
+FILE_ERRORS = {errno.EACCES, errno.EPERM, errno.ENOENT}
+"""What says that the run cannot be written where it is about a file of the run's."""
 
 
 def write_evidence(error: NonFiniteError, run: Run, counters: Counters) -> None:
@@ -71,18 +72,9 @@ def disk_watched(run: Run) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        ours = error.errno in PERMISSION_ERRORS and str(error.filename).startswith(str(run.dir))
-        if error.errno not in DISK_ERRORS and not ours:
+        ours = str(error.filename).startswith(str(run.dir))
+        if error.errno not in DISK_ERRORS and not (ours and error.errno in FILE_ERRORS):
             raise
-        kept = run.checkpoints.all()
-        room = (
-            "Raise the limit on the size of files (ulimit -f)"
-            if error.errno == errno.EFBIG
-            else "Make room or allow writing"
-        )
-        way_on = (
-            f"Its newest checkpoint, {kept[-1].name}, is whole. {room}, then go on: gymlab train --resume {run.id}"
-            if kept
-            else f"It has no checkpoint yet. {room}, then train again."
-        )
-        raise GymlabError(f"Run {run.id} stopped: cannot write to {run.dir}: {error.strerror}. {way_on}") from error
+        place = error.filename if error.errno == errno.ENOENT else run.dir
+        way_on = run.checkpoints.way_on(error)
+        raise GymlabError(f"Run {run.id} stopped: cannot write to {place}: {error.strerror}. {way_on}") from error

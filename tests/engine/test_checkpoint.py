@@ -91,6 +91,32 @@ def test_a_failed_write_leaves_earlier_checkpoints_untouched(tmp_path, monkeypat
     manager.find("@last").verify()
 
 
+def test_a_failed_write_names_the_newest_checkpoint_that_is_whole_and_none_where_there_is_none(tmp_path, monkeypatch):
+    manager = CheckpointManager(tmp_path / "one" / "checkpoints")
+    (tmp_path / "one").mkdir()
+
+    def fail():
+        with monkeypatch.context() as patched:
+            patched.setattr("gymlab.engine.checkpoint.save_file", full)
+            with pytest.raises(CheckpointError, match="No space left") as caught:
+                save(manager, 3)
+        return str(caught.value)
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    nothing = "It has no checkpoint to go on from. Make room or allow writing, then train again."
+    assert fail().endswith(nothing)
+    for epoch in (1, 2):
+        save(manager, epoch)
+    go_on = "is whole. Make room or allow writing, then go on: gymlab train --resume one"
+    assert fail().endswith(f"Checkpoint epoch=0002.ckpt {go_on}")
+    (manager.directory / "epoch=0002.ckpt" / "model.safetensors").unlink()
+    assert fail().endswith(f"Checkpoint epoch=0001.ckpt {go_on}")
+    (manager.directory / "epoch=0001.ckpt" / "model.safetensors").write_bytes(b"damaged")
+    assert fail().endswith(nothing)
+
+
 def test_a_stop_in_the_middle_of_an_epoch_does_not_replace_the_best(tmp_path):
     manager = CheckpointManager(tmp_path)
     save(manager, 4, best=True)

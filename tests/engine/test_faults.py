@@ -1,5 +1,6 @@
 """A NaN anywhere, a full disk, a directory that goes away: each stops the run by name and loses nothing."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -16,9 +17,10 @@ from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
 from gymlab.engine.callbacks import live_changes
 from gymlab.engine.callbacks.report import Report
+from gymlab.engine.faults import disk_watched
 from gymlab.engine.files import read_json
 from gymlab.engine.run import Run, find_run
-from gymlab.errors import NonFiniteError, RunGone
+from gymlab.errors import GymlabError, NonFiniteError, RunGone
 
 BAD_ENVIRONMENT = """
 import os
@@ -249,6 +251,28 @@ def test_what_ends_a_run_whose_directory_went_away_in_its_last_save(tmp_path, mo
     assert not (tmp_path / "one").exists()
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, r"cannot write to .*/one: No space left.*no checkpoint to go on from. Make room.*train again"),
+        (errno.EFBIG, r"cannot write to .*/one: File too large.*Raise the limit on the size of files"),
+        (errno.EACCES, r"cannot write to .*/one: Permission denied.*Make room or allow writing"),
+        (errno.ENOENT, r"cannot write to .*/one/lost: No such file.*nothing deletes files of a run"),
+    ],
+)
+def test_a_run_that_cannot_be_written_says_what_to_do(tmp_path, number, words):
+    def fail(path):
+        with disk_watched(Run(tmp_path / "one")):
+            raise OSError(number, os.strerror(number), str(path))
+
+    (tmp_path / "one").mkdir()
+    with pytest.raises(GymlabError, match=words):
+        fail(tmp_path / "one" / "lost")
+    if number in (errno.EACCES, errno.ENOENT):
+        with pytest.raises(OSError, match="elsewhere"):
+            fail(tmp_path / "elsewhere")
+
+
 FILE_LIMIT = Path(__file__).with_name("file_limit.py")
 SMALL_DISK = Path(__file__).with_name("small_disk.py")
 
@@ -280,6 +304,6 @@ def test_a_limit_on_the_size_of_files(tmp_path):
     command = [sys.executable, str(FILE_LIMIT), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "File too large. Its newest checkpoint, epoch=0002.ckpt, is whole." in done.stdout
+    assert "File too large. Checkpoint epoch=0002.ckpt is whole." in done.stdout
     assert "Raise the limit on the size of files (ulimit -f), then go on: gymlab train --resume cut" in done.stdout
     assert done.stdout.endswith("finished\n")

@@ -52,18 +52,18 @@ def write_evidence(error: NonFiniteError, run: Run, counters: Counters) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Records, sequences and arrays as what a checkpoint can hold; anything else by its description."""
+    """Records, sequences and arrays as what a checkpoint can hold, secrets blanked in texts; anything else by its description."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {redact_text(str(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-        return value.tolist()
-    if value is None or isinstance(value, bool | int | float | str | np.generic | np.ndarray | Tensor):
+        return _plain(value.tolist())
+    if value is None or isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray | Tensor):
         return value
-    return repr(value)
+    return redact_text(value if isinstance(value, str) else repr(value))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
 from gymlab.engine.callbacks import live_changes
 from gymlab.engine.callbacks.report import Report
-from gymlab.engine.faults import disk_watched
+from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import read_json
 from gymlab.engine.run import Run, find_run
+from gymlab.engine.workflow import Counters
 from gymlab.errors import GymlabError, NonFiniteError, RunGone
+from gymlab.metrics.redact import forget_secrets, remember_secrets
 
 BAD_ENVIRONMENT = """
 import os
@@ -160,6 +163,30 @@ def test_a_nan_in_the_first_update_leaves_no_checkpoint_and_says_so(tmp_path, mo
     run, _ = find_run("@last", tmp_path)
     assert run.checkpoints.all() == []
     assert (run.dir / "non_finite" / "batch.safetensors").is_file()
+
+
+def test_secrets_are_blanked_in_all_that_is_written_of_a_nan(tmp_path, request):
+    secret = "Tr0ub4dor&3"
+    request.addfinalizer(forget_secrets)
+    remember_secrets({"password": secret})
+    told = {
+        "note": f"logged in with {secret}",
+        secret: 1.0,
+        "list": [secret, {"deep": (secret,)}],
+        "array": np.array([secret, "plain"]),
+        "scalar": np.str_(secret),
+        "bytes": secret.encode(),
+        "object": SimpleNamespace(password=secret),
+    }
+    error = NonFiniteError(f"nan beside {secret}", tensor="reward", data={"infos": told, "numbers": np.ones(2)})
+    write_evidence(error, Run(tmp_path), Counters())
+    written = b"".join(path.read_bytes() for path in (tmp_path / "non_finite").iterdir())
+    assert secret.encode() not in written
+    infos = read_json(tmp_path / "non_finite" / "where.json")["data"]["infos"]
+    assert infos["note"] == "logged in with [redacted]"
+    assert infos["[redacted]"] == 1.0
+    assert infos["array"] == ["[redacted]", "plain"]
+    assert load_file(tmp_path / "non_finite" / "batch.safetensors")["numbers"].tolist() == [1, 1]
 
 
 SHORT = {**SETTINGS, "n_epochs": 1, "max_env_steps": 1024}

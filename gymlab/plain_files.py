@@ -2,7 +2,6 @@
 
 descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 with open(path, "a", opener=open_plain) as file: ...
-with replacing(path) as temporary: ...        # a file that is whole or absent, whoever writes it
 with open_to_read(path) as file: ...          # a link may be read through: it is judged where runs are found
 with replacing(path) as temporary: ...        # a file that is whole or absent, whoever writes it
 """

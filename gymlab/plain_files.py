@@ -12,13 +12,14 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from gymlab.errors import GymlabError
 
 KINDS = {
+    stat.S_IFREG: "a regular file",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -29,7 +30,7 @@ KINDS = {
 
 
 class NotPlainFile(GymlabError):
-    """Something else than a regular file lies where a run has one."""
+    """Something else lies where a run has a regular file, or a directory or link of its own."""
 
 
 def open_plain(path: str | Path, flags: int, mode: int = 0o666) -> int:
@@ -64,10 +65,18 @@ def open_to_read(path: str | Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _refused(path: str | Path, mode: int) -> NotPlainFile:
-    kind = KINDS.get(stat.S_IFMT(mode), "no file")
+def check_kind(path: Path, kind: int) -> None:
+    """An error for something else than this kind of file (`stat.S_IFDIR`, `stat.S_IFLNK`); where nothing lies there is none."""
+    with suppress(FileNotFoundError):
+        found = os.lstat(path).st_mode
+        if stat.S_IFMT(found) != kind:
+            raise _refused(path, found, kind)
+
+
+def _refused(path: str | Path, mode: int, kind: int = stat.S_IFREG) -> NotPlainFile:
+    found = KINDS.get(stat.S_IFMT(mode), "no file")
     return NotPlainFile(
-        f"{path} is {kind} where a run has a regular file. It is not opened; look at what it is, then delete it."
+        f"{path} is {found} where a run has {KINDS[kind]}. It is not opened; look at what it is, then delete it."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -12,15 +13,19 @@ from gymlab.config.schema import Config, tunable_fields
 from gymlab.engine.callbacks.alerts import ALERTS_FILE
 from gymlab.engine.changes import LOG, ChangeLog, locked, read_config_file
 from gymlab.engine.checkpoint import Checkpoint
+from gymlab.engine.chunk_store import DIRECTORY as REPLAY
+from gymlab.engine.episodes import DIRECTORY as EPISODES
+from gymlab.engine.episodes import SPLITS
+from gymlab.engine.faults import EVIDENCE
 from gymlab.engine.files import write_json
 from gymlab.engine.hyperparameters import plain
 from gymlab.engine.origin import only_moved
-from gymlab.engine.report import CURVE, REPORT
+from gymlab.engine.report import CURVE, PICTURES, REPORT
 from gymlab.engine.run import CONFIG, RECORD, STARTED, Run
 from gymlab.errors import ConfigError, did_you_mean
 from gymlab.metrics.csv_file import truncate_after
 from gymlab.metrics.redact import redact
-from gymlab.plain_files import open_to_read
+from gymlab.plain_files import check_kind, open_to_read
 
 MAY_CHANGE = (
     "max_env_steps",
@@ -58,6 +63,10 @@ MAY_MOVE = ("env_kwargs", "env_wrappers", "dataset")
 
 WRITTEN = (CONFIG, STARTED, RECORD, LOG, "metrics.csv", "run.log", ALERTS_FILE, REPORT, CURVE)
 """Files that a run writes in its directory."""
+MADE = ("checkpoints", "videos", EPISODES, *(f"{EPISODES}/{split}" for split in SPLITS), EVIDENCE, REPLAY, PICTURES)
+"""Directories that a run makes in its own, the outer ones first."""
+LINKS = ("last.ckpt", "best.ckpt")
+"""Links that a run makes beside its checkpoints."""
 
 
 def changed_settings(before: Config, after: Config) -> list[str]:
@@ -113,10 +122,14 @@ def write_config(run: Run, data: dict[str, Any]) -> None:
 
 
 def check_files(run: Run) -> None:
-    """An error for anything else than a regular file where the run will write one, before any of it is changed."""
-    for name in WRITTEN:
+    """An error for anything else than a file, a directory or a link where the run will have one, before any of it is changed."""
+    for name in MADE:
+        check_kind(run.dir / name, stat.S_IFDIR)
+    for name in LINKS:
+        check_kind(run.dir / "checkpoints" / name, stat.S_IFLNK)
+    for path in (*(run.dir / name for name in WRITTEN), *(run.dir / "videos").glob("*.mp4")):
         with suppress(FileNotFoundError):
-            open_to_read(run.dir / name).close()
+            open_to_read(path).close()
 
 
 def rewind(run: Run, checkpoint: Checkpoint) -> None:

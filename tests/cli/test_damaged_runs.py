@@ -121,6 +121,35 @@ def check_all(cli, runs, name, commands):
             ask(inspector, f"/api/runs/tiny/{path}", **dict(part.split("=") for part in query.split("&") if part))
 
 
+PLACES = {
+    **dict.fromkeys(("checkpoints", "videos", "episodes", "episodes/test", "non_finite", "replay"), ("file", "pipe")),
+    **dict.fromkeys(("checkpoints/last.ckpt", "checkpoints/best.ckpt"), ("file", "directory")),
+    "videos/final.mp4": ("pipe", "directory"),
+}
+"""Directories, links and videos of a run, with what may lie there instead."""
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in PLACES.items() for kind in kinds])
+def test_what_a_resumed_run_could_not_write_is_named_before_anything_is_changed(cli, runs, name, kind):
+    path = runs / "tiny" / name
+    path.parent.mkdir(exist_ok=True)
+    put(path, None if kind == "file" else kind)
+    if kind == "file":
+        path.touch()
+    before = contents(runs / "tiny")
+    shown = cli(*COMMANDS["resume"])
+    assert shown.code == 2
+    assert f"tiny/{name} is a" in shown.err
+    assert "look at what it is, then delete it" in shown.err
+    assert contents(runs / "tiny") == before
+
+
+def contents(directory):
+    """Every path below a directory with its size and the time at which it was changed."""
+    found = {path: path.lstat() for path in directory.rglob("*")}
+    return {path: (status.st_mtime_ns, status.st_size, status.st_ino) for path, status in found.items()}
+
+
 QUICK = ("runs", "runs show --json", "report", "prune --status damaged")
 """What meets every damage; the others meet one of each sort."""
 OF_EACH_SORT = ("torn", "a list", "not a number", "pipe", "directory", "link to itself")

@@ -56,22 +56,28 @@ SCENARIOS = {
 }
 """The scenarios that have a name here; others work by a file in the folder of scenarios or `config_path`."""
 
-SETTINGS = (
-    *(
-        "living_reward",
-        "death_penalty",
-        "map_exit_reward",
-        "kill_reward",
-        "secret_reward",
-        "item_reward",
-        "frag_reward",
-    ),
-    *("hit_reward", "hit_taken_penalty", "damage_made_reward", "damage_taken_penalty", "health_reward", "armor_reward"),
-    *("doom_skill", "doom_map", "episode_start_time", "render_hud", "render_weapon", "render_crosshair"),
-    *("render_decals", "render_particles", "render_messages", "render_corpses", "render_screen_flashes"),
+REWARDS = (
+    *("living_reward", "death_penalty", "map_exit_reward", "kill_reward", "secret_reward", "item_reward"),
+    *("frag_reward", "hit_reward", "hit_taken_penalty", "damage_made_reward", "damage_taken_penalty"),
+    *("health_reward", "armor_reward"),
 )
-"""Settings of the game that env_kwargs may change; none of them names a file or a program."""
-GAME_ARGUMENTS = re.compile(r"(\+\w+ -?\d+(\.\d+)?( |$))*", re.ASCII)
+DRAWN = ("hud", "weapon", "crosshair", "decals", "particles", "messages", "corpses", "screen_flashes")
+SETTINGS: dict[str, type] = {
+    **dict.fromkeys(REWARDS, float),
+    "doom_skill": int,
+    "doom_map": str,
+    "episode_start_time": int,
+    **{f"render_{name}": bool for name in DRAWN},
+}
+"""Settings of the game that env_kwargs may change, and what they are; none of them names a file or a program."""
+MOST = 2**31 - 1
+"""A number that the game can take, which counts in 32 bits."""
+EXPECTED = {float: "a number", int: "a whole number", str: "a name", bool: "true or false"}
+GAME_VARIABLE = (
+    r"((sv|cl|r|am|vid|snd|viz)_\w+|timelimit|fraglimit|deathmatch|teamplay|skill|dmflags2?|compatflags|colorset)"
+)
+"""Names of what scenarios set in the game's console. Others could be its commands, which read and write files."""
+GAME_ARGUMENTS = re.compile(rf"(\+{GAME_VARIABLE} -?\d+(\.\d+)?( |$))*", re.ASCII | re.IGNORECASE)
 """Arguments that a scenario's file may give the program: variables of the game and their numbers, `+sv_noautoaim 1`."""
 VARIABLES = {"health": "HEALTH", "ammo": "SELECTED_WEAPON_AMMO", "weapon": "SELECTED_WEAPON", "kills": "KILLCOUNT"}
 """Game variables that `info` tells in every scenario, beside those that its config lists."""
@@ -101,7 +107,7 @@ class VizDoomEnv(gym.Env):
         render_mode: str | None = None,
     ) -> None:
         self.render_mode = render_mode
-        self._game = game = load_game(config_path, settings or {})
+        self._game = game = load_game(config_path, settings)
         if doom_map and "doom_map" not in (settings or {}):
             game.set_doom_map(doom_map)
         if screen_resolution is not None:
@@ -200,7 +206,7 @@ def vizdoom() -> Any:
     return require("vizdoom", "A VizDoom environment", "vizdoom")
 
 
-def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
+def load_game(config_path: Path, settings: Any) -> Any:
     """A game that was told its config and settings, and not started."""
     package = vizdoom()
     game = package.DoomGame()
@@ -214,19 +220,18 @@ def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
     _check_wads(game, config_path)
     arguments = game.get_game_args()
     if not GAME_ARGUMENTS.fullmatch(" ".join(arguments.split())):
+        names = re.findall(r"\+(\w+)", arguments, re.ASCII)
+        unknown = [name for name in names if not re.fullmatch(GAME_VARIABLE, name, re.ASCII | re.IGNORECASE)]
+        told = f" {', '.join(unknown)} is none that is known here." if unknown else ""
         raise ConfigError(
             f"{config_path}: game_args is {arguments!r}; expected variables of the game with a number each, such as "
-            "+sv_noautoaim 1. Others could read and write files."
+            f"+sv_noautoaim 1.{told} Commands of the console could read and write files."
         )
     game.set_screen_format(package.ScreenFormat.RGB24)
     game.set_sound_enabled(False)
     game.set_audio_buffer_enabled(False)
     game.set_automap_buffer_enabled(False)
-    for name, value in settings.items():
-        if name not in SETTINGS:
-            raise ConfigError(
-                f"env_kwargs.settings has {name!r}. {did_you_mean(name, SETTINGS)} Known: {', '.join(SETTINGS)}."
-            )
+    for name, value in checked_settings(settings).items():
         getattr(game, f"set_{name}")(value)
     if not re.fullmatch(r"\w+", game.get_doom_map(), re.ASCII):
         # What stands behind a semicolon is a command of the game's console.
@@ -234,6 +239,28 @@ def load_game(config_path: Path, settings: dict[str, Any]) -> Any:
             f"doom_map is {game.get_doom_map()!r}; expected a name such as map01 or E1M1 (env_kwargs.settings or {config_path})."
         )
     return game
+
+
+def checked_settings(settings: Any) -> dict[str, Any]:
+    """Settings of the game by name; an error that names the one that is unknown or of another type."""
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise ConfigError(f"env_kwargs.settings is {settings!r}; expected names and values, such as {{doom_skill: 3}}.")
+    for name, value in settings.items():
+        if name not in SETTINGS:
+            raise ConfigError(
+                f"env_kwargs.settings has {name!r}. {did_you_mean(str(name), SETTINGS)} Known: {', '.join(SETTINGS)}."
+            )
+        if not _is_setting(value, SETTINGS[name]):
+            raise ConfigError(f"env_kwargs.settings.{name} is {value!r}; expected {EXPECTED[SETTINGS[name]]}.")
+    return settings
+
+
+def _is_setting(value: Any, kind: type) -> bool:
+    if kind is float:
+        return type(value) in (int, float) and abs(value) <= MOST
+    return type(value) is kind and (type(value) is not int or 0 <= value <= MOST)
 
 
 def _check_wads(game: Any, config_path: Path) -> None:
@@ -312,7 +339,7 @@ class VizDoomFamily(Family):
 
     def spec(self, env_id: str, env_kwargs: dict[str, Any]) -> EnvironmentSpec:
         """The scenario's threshold, and the time limit of its config in tics."""
-        game = load_game(env_kwargs["config_path"], env_kwargs.get("settings") or {})
+        game = load_game(env_kwargs["config_path"], env_kwargs.get("settings"))
         limit = game.get_episode_timeout()
         return EnvironmentSpec(env_id, _scenario(env_id).threshold, limit or None)
 

@@ -87,6 +87,19 @@ def test_the_buttons_of_each_kind_of_action(doom):
         ({"settings": {"living_rewrad": 1}}, "living_reward"),
         ({"settings": {"game_args": "+logfile x"}}, "game_args"),
         ({"settings": {"doom_map": "map01;logfile x"}}, "doom_map is 'map01;logfile x'"),
+        ({"settings": 7}, "settings is 7; expected names and values"),
+        ({"settings": [1]}, r"settings is \[1\]; expected names"),
+        ({"settings": "x"}, "settings is 'x'; expected names"),
+        ({"settings": 0}, "settings is 0; expected names"),
+        ({"settings": {5: 1}}, "settings has 5"),
+        ({"settings": {"doom_skill": "abc"}}, r"settings\.doom_skill is 'abc'; expected a whole number"),
+        ({"settings": {"doom_skill": 10**30}}, r"settings\.doom_skill is 1000.*; expected a whole number"),
+        ({"settings": {"doom_skill": True}}, r"settings\.doom_skill is True; expected a whole number"),
+        ({"settings": {"doom_map": 5}}, r"settings\.doom_map is 5; expected a name"),
+        ({"settings": {"render_hud": "no"}}, r"settings\.render_hud is 'no'; expected true or false"),
+        ({"settings": {"living_reward": None}}, r"settings\.living_reward is None; expected a number"),
+        ({"settings": {"living_reward": float("nan")}}, r"settings\.living_reward is nan; expected a number"),
+        ({"settings": {"living_reward": 10**400}}, r"settings\.living_reward is 1000.*; expected a number"),
         ({"config_path": "nowhere.cfg"}, "there is no file nowhere.cfg"),
     ],
 )
@@ -244,6 +257,9 @@ def test_the_program_is_the_one_of_the_package_whatever_a_scenario_says(scenario
         ("gameargs += -file other.wad", "game_args is '-file other.wad'"),
         ("game_args += +sv_noautoaim 1\nGame_Args += +exec commands", "game_args"),
         ("game_args = +sv_noautoaim 1;logfile written", "game_args"),
+        ("game_args = +exec 7", "game_args is '.exec 7'.* exec is none that is known"),
+        ("game_args = +logfile 7 +screenshot 1", "logfile, screenshot is none that is known"),
+        ("game_args = +sv_noautoaim 1 +sv_noautoaimed 1 +save 2", r"\. save is none that is known"),
         ("doom_map = map01;logfile written", "doom_map is 'map01;logfile written'"),
         ("doom_game_path = ../other/doom.wad", r"doom_game_path is .*other/doom.wad.*VIZDOOM_SCENARIOS_DIR"),
         ("DoomScenarioPath = ../other/x.wad", "doom_scenario_path is .*other/x.wad"),
@@ -264,9 +280,16 @@ def test_a_scenario_may_set_variables_of_the_game_and_lie_in_the_folder_of_the_u
     (tmp_path / "wads").mkdir()
     monkeypatch.setenv("VIZDOOM_SCENARIOS_DIR", str(tmp_path / "wads"))
     path = scenario(
-        "game_args = +sv_noautoaim 1\ngame_args += +timelimit -10.5\ndoom_scenario_path = ../wads/basic.wad"
+        "game_args = +SV_noautoaim 1 +viz_respawn_delay 10\ngame_args += +timelimit -10.5\n"
+        "doom_scenario_path = ../wads/basic.wad"
     )
-    assert load_game(Path(path), {}).get_game_args().split() == ["+sv_noautoaim", "1", "+timelimit", "-10.5"]
+    told = load_game(Path(path), {}).get_game_args().split()
+    assert told == ["+SV_noautoaim", "1", "+viz_respawn_delay", "10", "+timelimit", "-10.5"]
+
+
+def test_every_scenario_of_the_package_gives_arguments_that_are_known():
+    for path in Path(vizdoom.scenarios_path).glob("*.cfg"):
+        load_game(path, {})
 
 
 def test_nothing_is_left_in_the_working_folder(doom, tmp_path, monkeypatch):

@@ -257,7 +257,7 @@ def _pace(plan: Blueprint) -> Pace:
     if isinstance(answer, Pace):
         return answer
     if answer.own_error is not None:
-        raise answer.own_error(answer.cause)
+        raise answer.own_error
     # A bug fails again in a moment, and is told in full then.
     first = answer.cause.splitlines()[0]
     logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, first)

@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from gymlab.errors import EnvironmentFailure
 
-NUMBERS = frozenset({bool, int, float, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")})
+NUMBERS = frozenset({bool, float, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQefd")})
 """Types of a reward that need no second look."""
 MOST_SHOWN = 80
 """Characters of a wrong value that a message shows."""
@@ -32,6 +32,10 @@ class WrongAnswer(EnvironmentFailure):
         super().__init__(f"{detail}.\n{advice}")
         self.detail = detail
         self.advice = advice
+
+    def __reduce__(self) -> tuple[type[WrongAnswer], tuple[str, str]]:
+        """From a worker's process to its parent's."""
+        return WrongAnswer, (self.detail, self.advice)
 
     def at(self, place: str) -> WrongAnswer:
         """The same, with the environment and the step, or the part of an observation."""
@@ -142,7 +146,14 @@ def _plain(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
 
 
 def _number(reward: Any) -> float:
-    """A reward in an array of one element counts as that element."""
+    """A reward in an array of one element counts as that element; whole numbers of Python may be too large for a float."""
+    if type(reward) is int:
+        try:
+            return float(reward)
+        except OverflowError:
+            raise WrongAnswer(
+                f"step gave a reward of {reward.bit_length()} bits, which no float can hold", "Scale the reward down."
+            ) from None
     array = as_numbers(reward)
     if array is None or array.size != 1:
         one = "float(reward)" if array is None else "float(reward.sum())"
@@ -213,6 +224,7 @@ class ObservationCheck:
         self._trusted: np.dtype | None = None
         """The newest dtype all of whose values can be taken: numpy has but one object of each, which is quick to compare."""
         self._states: range | None = None
+        self._is_binary = isinstance(space, gym.spaces.MultiBinary)
         if isinstance(space, gym.spaces.Discrete) and shape is None:
             self._states = range(int(space.start), int(space.start + space.n))
 
@@ -250,16 +262,22 @@ class ObservationCheck:
                 f"Give `.astype(np.{self._dtype})`, or make the observation_space a Box of floats.",
             )
         if self._dtype.kind == "f" or np.can_cast(array.dtype, self._dtype):
-            # A state is also looked at for its value.
-            self._trusted = array.dtype if self._states is None else None
-            return array
+            # A state and bits are also looked at for their values.
+            self._trusted = array.dtype if self._states is None and not self._is_binary else None
+            return self._bits(array)
         stored = array.astype(self._dtype)
         if (stored != array).any():
             value = array[stored != array].flat[0]
             raise WrongAnswer(
                 f"an observation of {value}, which {self._dtype} cannot hold", "Widen the observation_space."
             )
-        return stored
+        return self._bits(stored)
+
+    def _bits(self, array: np.ndarray) -> np.ndarray:
+        if self._is_binary and ((array != 0) & (array != 1)).any():
+            value = array[(array != 0) & (array != 1)].flat[0]
+            raise WrongAnswer(f"an observation of {value}, which is no bit", "Give 0 or 1, or make the space a Box.")
+        return array
 
 
 def rows(name: str, values: Any, count: int, kinds: str = "biuf") -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ class Flattener:
     def __init__(self, space: spaces.Space) -> None:
         self.is_identity = not isinstance(space, spaces.Dict | spaces.Tuple)
         self.space = _vector_space(space) if isinstance(space, spaces.Dict | spaces.Tuple) else space
+        self._containers = containers(space)
         self._leaves = [(path, leaf, ObservationCheck(leaf).taken) for path, leaf in leaves(space)]
 
     def __call__(self, observation: Any) -> np.ndarray:
         """The observation as one array; raises WrongAnswer for a part that is missing or does not fit its space."""
         if self.is_identity:
             return np.asarray(observation)
+        for path, parts in self._containers:
+            _refuse_more(_part(observation, path), parts, path)
         vector = np.empty(self.space.shape or (), dtype=np.float32)
         start = 0
         for path, leaf, checked in self._leaves:
@@ -130,6 +134,26 @@ def leaves(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple[
     else:
         raise _unsupported(space)
     return [leaf for key, part in parts for leaf in leaves(part, (*path, key))]
+
+
+def containers(space: spaces.Space, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], frozenset[Any]]]:
+    """Paths and the keys or positions of the dicts and tuples that a space is made of, the outer ones first."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return []
+    parts = dict(space.spaces if isinstance(space, spaces.Dict) else enumerate(space.spaces))
+    inner = [one for key, part in parts.items() for one in containers(part, (*path, key))]
+    return [(path, frozenset(parts)), *inner]
+
+
+def _refuse_more(value: Any, parts: frozenset[Any], path: tuple[Any, ...]) -> None:
+    """Raise WrongAnswer for a part of an observation that its space does not have; one that is missing is found as it is read."""
+    if isinstance(value, Mapping):
+        more = [key for key in value if key not in parts]
+    else:
+        more = list(range(len(parts), len(value))) if isinstance(value, tuple | list) else []
+    if more:
+        named = ", ".join(_named((*path, key)) for key in more[:MOST_PARTS])
+        raise WrongAnswer(f"the observation has {named}, its space has not", "Give what the observation_space has.")
 
 
 def _width(leaf: spaces.Space) -> int:

@@ -31,7 +31,7 @@ from gymlab.envs.recording import Film, recorder
 from gymlab.envs.spaces import Flattener, stored_space
 from gymlab.envs.step import Episode
 from gymlab.envs.vector import EnvironmentSpec, Seeds, is_image_space
-from gymlab.errors import EnvironmentFailure
+from gymlab.errors import EnvironmentFailure, GymlabError
 
 UNREGISTERED = EnvironmentSpec("unregistered")
 """An environment of which nothing is known but what it does."""
@@ -159,6 +159,9 @@ class SubEnv(gym.Wrapper):
             return self._stored(observation), info
         except WrongAnswer as error:
             raise error.at(f"{self._method('reset')}{self.place}, reset: ") from None
+        except GymlabError as error:
+            error.args = (f"{self.place}, reset: {error}",)
+            raise
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one action and remember it for a replay."""
@@ -173,6 +176,9 @@ class SubEnv(gym.Wrapper):
                 self._told = self._episode_metrics()
         except WrongAnswer as error:
             raise error.at(f"{self._method('step')}{self.place}, step {self.length + 1}: ") from None
+        except GymlabError as error:
+            error.args = (f"{self.place}, step {self.length + 1}: {error}",)
+            raise
         except Exception:
             raise
         except BaseException:

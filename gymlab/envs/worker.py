@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from gymlab.envs.contract import WrongAnswer
 from gymlab.envs.crash import describe_crash
 from gymlab.envs.step import Episode
 from gymlab.envs.subenv import SubEnv
@@ -65,8 +66,8 @@ class Failed(NamedTuple):
     """A worker cannot go on: what was raised, or what is known of the end of its process."""
 
     cause: str
-    own_error: type[GymlabError] | None = None
-    """Class in `gymlab.errors`, where the error is one of ours and ends the run."""
+    own_error: GymlabError | None = None
+    """The error itself, where it is one of ours and ends the run."""
 
 
 QUIET = ForkingPickler.dumps(Stepped({}, [], {}))
@@ -216,7 +217,7 @@ def _main(work: Callable[[Connection], None], pipe: Connection, parent_end: Conn
     try:
         work(pipe)
     except GymlabError as error:
-        _tell(pipe, Failed(str(error), _own_class(error)))
+        _tell(pipe, Failed(str(error), _own_error(error)))
     except Exception as error:  # An environment may raise anything.
         _tell(pipe, Failed(describe_crash(error)))
 
@@ -227,8 +228,12 @@ def _tell(pipe: Connection, failed: Failed) -> None:
         pipe.send(failed)
 
 
-def _own_class(error: GymlabError) -> type[GymlabError]:
-    return next(kind for kind in type(error).__mro__ if kind.__module__ == GymlabError.__module__)
+def _own_error(error: GymlabError) -> GymlabError:
+    """The error as another process can take it: of a class of ours, and with nothing but its message."""
+    if type(error) is WrongAnswer:
+        return error
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == GymlabError.__module__)
+    return kind(str(error))
 
 
 class _Desk:

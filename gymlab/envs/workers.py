@@ -178,7 +178,7 @@ class AsyncVector(SubEnvVector):
         """Give a worker up; it is replaced when the next step or reset needs it."""
         self._workers[number].kill()
         if failed.own_error is not None:
-            raise failed.own_error(failed.cause)
+            raise failed.own_error
         self._lost[number] = failed
 
     def _culprit(self, number: int) -> int:

@@ -3,6 +3,7 @@
 import re
 import signal
 import sys
+import threading
 from functools import partial
 
 import gymnasium as gym
@@ -31,6 +32,7 @@ SPACES = {
     "bits": gym.spaces.MultiBinary(3),
     "pixels": gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
     "dict": gym.spaces.Dict({"where": gym.spaces.Box(-10, 10, (3,), np.float32), "what": gym.spaces.Discrete(4)}),
+    "tuple": gym.spaces.Tuple((gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.MultiBinary(2))),
 }
 GOOD = {
     "box": np.zeros(3, np.float32),
@@ -39,6 +41,7 @@ GOOD = {
     "bits": np.zeros(3, np.int8),
     "pixels": np.zeros((8, 8, 3), np.uint8),
     "dict": {"where": np.zeros(3, np.float32), "what": 1},
+    "tuple": (np.zeros(2, np.float32), np.zeros(2, np.int8)),
 }
 
 
@@ -158,6 +161,13 @@ WRONG = {
         {"observation": {"where": np.zeros(3), "what": -1}},
         "in ['what'] an observation of -1, which is not in 0 to 3",
     ),
+    "two as a bit": ("bits", {"observation": np.array([0, 2, 1], np.int8)}, "2, which is no bit"),
+    "two as a bit in a list": ("bits", {"observation": [0, 1, 2]}, "2, which is no bit"),
+    "a part too many": ("tuple", {"observation": (*GOOD["tuple"], 1)}, "has [2], its space has not"),
+    "a part too few": ("tuple", {"observation": GOOD["tuple"][:1]}, "has no [1]"),
+    "a key too many": ("dict", {"observation": {**GOOD["dict"], "more": 1}}, "has ['more'], its space has not"),
+    "a reward that no float holds": ("box", {"reward": 10**400}, "a reward of 1329 bits, which no float can hold"),
+    "a reward that has no text": ("box", {"reward": -(10**5000)}, "which no float can hold"),
     "a missing key": ("dict", {"observation": {"what": 1}}, "has no ['where']"),
     "no reward": ("box", {"reward": None}, "reward None, which is no number"),
     "text as reward": ("box", {"reward": "1.0"}, "reward '1.0', which is no number"),
@@ -189,10 +199,32 @@ def test_a_wrong_answer_ends_the_run_and_names_environment_and_step(answering, b
     vector = answering(backend, space, **changes)
     place = "Answering-v0: train environment 1, episode 0, step 3: "
     with pytest.raises(
-        EnvironmentFailure, match=rf"(?s)test_contract\.py:\d+, in step: {re.escape(place)}.*{re.escape(words)}"
+        WrongAnswer, match=rf"(?s)test_contract\.py:\d+, in step: {re.escape(place)}.*{re.escape(words)}"
     ):
         step_with_fault(vector)
     assert vector.restarts.count == 0
+
+
+class Own(EnvironmentFailure):
+    """An error of an environment's author that looks like one of ours, and cannot be sent anywhere."""
+
+    def __init__(self, *, number):
+        super().__init__(f"number {number} is wrong")
+        self.lock = threading.Lock()
+
+
+def raise_own():
+    raise Own(number=5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_of_ours_that_an_environment_raises_names_environment_and_step(answering, backend):
+    message = r"^Answering-v0: train environment 1, episode {}: number 5 is wrong$"
+    with pytest.raises(EnvironmentFailure, match=message.format("0, step 3")):
+        step_with_fault(answering(backend, raises=raise_own))
+    vector = answering(backend, in_reset={"raises": raise_own}, bad_seeds={seed_of(1, 0)})
+    with pytest.raises(EnvironmentFailure, match=message.format("0, reset")):
+        vector.reset()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

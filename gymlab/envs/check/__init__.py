@@ -72,8 +72,8 @@ def _apart(check: str, work: Callable[[], list[Finding]]) -> list[Finding]:
     answer = call_apart(work, TIMEOUT)
     if not isinstance(answer, Failed):
         return answer
-    if answer.own_error is not None and issubclass(answer.own_error, NotInstalled):
-        raise answer.own_error(answer.cause)
+    if isinstance(answer.own_error, NotInstalled):
+        raise answer.own_error
     return [_did_not_get_through(check, answer.cause)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from gymlab.errors import GymlabError, RunGone
 from gymlab.metrics.monitor import Sink
 from gymlab.metrics.names import ENV_STEPS, EPOCH
 from gymlab.plain_files import open_plain, open_to_read, replace_file
+
+logger = logging.getLogger(__name__)
 
 WRITE_SECONDS = 1.0
 """Rows that come faster than this are written together."""
@@ -53,8 +56,6 @@ class CsvSink(Sink):
     def flush(self) -> None:
         """Write what waits and wait until the file is on disk; an error if that is no longer the run's directory."""
         self._write()
-        if not self.path.parent.is_dir() or not os.path.samestat(self._directory, os.stat(self.path.parent)):
-            raise RunGone(self.path.parent)
         os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -65,6 +66,7 @@ class CsvSink(Sink):
             os.close(self._descriptor)
 
     def _write(self) -> None:
+        self._look()
         rows, self._waiting = self._waiting, []
         self._next_write = self._clock() + self._write_seconds
         names = dict.fromkeys(name for row in rows for name in row)
@@ -73,8 +75,26 @@ class CsvSink(Sink):
         lines = [",".join([_cell(row.get(name)) for name in self.columns]) + "\n" for row in rows]
         _write_all(self._descriptor, "".join(lines).encode())
 
+    def _look(self) -> None:
+        """Write the file anew where somebody has deleted or replaced it; an error if its directory is gone."""
+        if not self.path.parent.is_dir() or not os.path.samestat(self._directory, os.stat(self.path.parent)):
+            raise RunGone(self.path.parent)
+        opened = os.fstat(self._descriptor)
+        try:
+            if os.path.samestat(opened, os.lstat(self.path)):
+                return
+            os.close(self._open())  # What is no regular file is an error that names it.
+        except FileNotFoundError:
+            pass
+        replace_file(self.path, os.pread(self._descriptor, opened.st_size, 0))
+        os.close(self._descriptor)
+        self._descriptor = self._open()
+        logger.warning(
+            "%s was deleted or replaced while the run trained. It is written anew with all its rows.", self.path
+        )
+
     def _open(self) -> int:
-        return open_plain(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        return open_plain(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
 
     def _add_columns(self, names: list[str]) -> None:
         """Write the file anew under a wider header and put it in place of the old one."""

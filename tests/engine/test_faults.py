@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 import gymlab
 from gymlab.components.analytic import AnalyticGradient
 from gymlab.components.autograd import AutogradGradient
-from gymlab.engine.callbacks import live_changes
+from gymlab.engine.callbacks import live_changes, report
 from gymlab.engine.callbacks.report import Report
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import read_json
@@ -276,6 +276,24 @@ def test_what_ends_a_run_whose_directory_went_away_in_its_last_save(tmp_path, mo
     with pytest.raises(RunGone):
         gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **SHORT)
     assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_metrics_that_are_deleted_do_not_make_a_crash_of_a_run(tmp_path, monkeypatch, caplog, late):
+    metrics = tmp_path / "one" / "metrics.csv"
+    if late:
+        really = report.write_report
+        monkeypatch.setattr(report, "write_report", lambda *given: (metrics.unlink(), really(*given)))
+    else:
+        in_update(monkeypatch, WHERE, lambda *_: metrics.unlink())
+    run = gymlab.train("CartPole-v1:ppo", runs_dir=tmp_path, run_id="one", **SHORT)
+    assert run.status == "finished"
+    if late:
+        assert "No report: Run one has no report" in caplog.text
+    else:
+        assert caplog.text.count("metrics.csv was deleted or replaced") == 1
+        assert len(run.metrics["train/cnt/epoch"]) == 8
+        assert (run.dir / "report.md").is_file()
 
 
 @pytest.mark.parametrize(

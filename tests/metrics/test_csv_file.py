@@ -1,10 +1,11 @@
 import csv
 import math
+import os
 
 import numpy as np
 import pytest
 
-from gymlab.errors import GymlabError
+from gymlab.errors import GymlabError, RunGone
 from gymlab.metrics.csv_file import CsvSink, last_row, read_metrics, truncate_after
 from gymlab.metrics.names import ENV_STEPS, EPOCH
 
@@ -23,6 +24,46 @@ def test_floats_read_back_to_the_bit(tmp_path):
     assert read_metrics(path)["train/x"] == [float(value) for value in values]
     assert str(read_metrics(path)["train/x"][3]) == "-0.0"
     assert read_metrics(path)[ENV_STEPS] == list(range(8))
+
+
+@pytest.mark.parametrize("other", [None, "train/x\n7\n"])
+def test_a_file_that_is_deleted_or_replaced_is_written_anew_with_all_its_rows(tmp_path, caplog, other):
+    path = tmp_path / "metrics.csv"
+    sink = CsvSink(path, write_seconds=0.0)
+    sink.log(row(1, x=0.5), 1)
+    path.unlink()
+    if other is not None:
+        path.write_text(other)
+    sink.log(row(2, x=1.5, y=2.5), 2)
+    sink.log(row(3, x=3.5), 3)
+    sink.close()
+    assert read_metrics(path)[ENV_STEPS] == [1, 2, 3]
+    assert read_metrics(path)["train/y"] == [None, 2.5, None]
+    assert caplog.text.count("was deleted or replaced while the run trained") == 1
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_what_is_no_file_in_its_place_is_an_error_that_names_it(tmp_path, put):
+    path = tmp_path / "metrics.csv"
+    sink = CsvSink(path, write_seconds=0.0)
+    path.unlink()
+    put(path)
+    with pytest.raises(GymlabError, match=r"metrics\.csv is a .* where a run has a regular file"):
+        sink.log(row(1), 1)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_directory_that_is_gone_or_another_is_not_written_to(tmp_path):
+    (tmp_path / "run").mkdir()
+    sink = CsvSink(tmp_path / "run" / "metrics.csv", write_seconds=0.0)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with pytest.raises(RunGone):
+        sink.log(row(1), 1)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    with pytest.raises(RunGone):
+        sink.close()
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_rows_wait_for_at_most_a_second_and_not_through_a_long_phase(tmp_path):

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gymlab.engine.agent import REPORTED
 from gymlab.engine.callbacks.base import Callback
+from gymlab.engine.lock import refuse_if_gone
 from gymlab.engine.report import PICTURES, repeat_command, write_report
 from gymlab.engine.run import wall_seconds
+from gymlab.errors import GymlabError
 from gymlab.metrics.report import ReportData
 from gymlab.plain_files import replacing
 
@@ -47,7 +49,13 @@ class Report(Callback):
             pictures=self._draw(loop),
             wall_seconds=wall_seconds(self.run),
         )
-        written = write_report(self.run, str(loop.stop_reason))
+        try:
+            written = write_report(self.run, str(loop.stop_reason))
+        except GymlabError as error:
+            refuse_if_gone(self.run.dir)
+            # What the run has learned is saved: it has come to its end.
+            loop.monitor.notice(f"No report: {error}")
+            return
         loop.monitor.report(replace(_seen_from_here(written), command=repeat_command(self.run, from_here=True)))
 
     def _test(self, loop: Orchestrator) -> dict[str, Any] | None:

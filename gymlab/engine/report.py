@@ -14,10 +14,12 @@ from gymlab.engine.callbacks.video import FINAL_VIDEO
 from gymlab.engine.files import write_text
 from gymlab.engine.record import is_number, seed_of
 from gymlab.engine.run import runs_directory
+from gymlab.engine.secrets import blanked_arguments
 from gymlab.errors import GymlabError
 from gymlab.metrics.csv_file import last_row, read_metrics
 from gymlab.metrics.names import ENV_STEPS, EPISODES, UPDATES, WALL_SECONDS
 from gymlab.metrics.plots import learning_curve
+from gymlab.metrics.redact import REDACTED
 from gymlab.metrics.report import ReportData, render_report
 
 if TYPE_CHECKING:
@@ -85,11 +87,20 @@ def report_data(run: Run) -> ReportData:
 
 
 def repeat_command(run: Run, *, from_here: bool = False) -> str:
-    """The command that trains a run anew, with what only the user may name; `from_here`: by its directory where that is no usual one."""
-    record = run.record
+    """The command that trains a run anew, with what only the user may name and `...` for what a run does not store.
+
+    `from_here`: by its directory where that is no usual one.
+    """
+    record, env_kwargs = run.record, run.config_data.get("env_kwargs")
     named = str(run.dir) if from_here and run.dir.parent != runs_directory() else run.id
     again = [("--plugin", name) for name in record.get("plugins") or []]
-    again += [("--env-kwargs", text) for text in record.get("named_files") or []]
+    named_files = record.get("named_files") or []
+    blanked = blanked_arguments(env_kwargs) if isinstance(env_kwargs, dict) else []
+    # Those of wrappers are known by what had to be named.
+    names = [text.partition("=")[0] for text in named_files if REDACTED in text]
+    blanked += [name for name in names if name.partition(".")[0] not in {one.partition(".")[0] for one in blanked}]
+    again += [("--env-kwargs", text) for text in named_files if REDACTED not in text]
+    again += [("--env-kwargs", f"{name}=...") for name in dict.fromkeys(blanked)]
     return shlex.join(["gymlab", "repeat", named, *(word for pair in again for word in pair)])
 
 

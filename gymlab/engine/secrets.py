@@ -31,14 +31,20 @@ def take_secrets(config: Config, *, training: bool = False) -> None:
         return
     given = list(dict.fromkeys(map(_given_as, keys)))
     again = [f"gymlab train --resume RUN {' '.join(f'{key}=...' for key in given)}"]
-    arguments = [key.removeprefix("env_kwargs.") for key in given if key.startswith("env_kwargs.")]
+    arguments = blanked_arguments(config.env_kwargs)
     if arguments:
         options = " ".join(f"--env-kwargs {name}=..." for name in arguments)
-        again.append(f"gymlab eval (play, record, inspect) RUN {options}")
+        again.append(f"gymlab eval (play, record, inspect, repeat, compare --normalise) RUN {options}")
     raise ConfigError(
         f"{', '.join(keys)}: a run does not store secrets, and {REDACTED} is no value. Give it again:\n  "
         + "\n  ".join(again)
     )
+
+
+def blanked_arguments(env_kwargs: Mapping[str, Any]) -> list[str]:
+    """Names of an environment's arguments in which a secret was blanked, as `--env-kwargs` takes them."""
+    keys = (_given_as(key) for name, value in env_kwargs.items() for key in _redacted_keys(value, name))
+    return list(dict.fromkeys(keys))
 
 
 def _given_as(key: str) -> str:

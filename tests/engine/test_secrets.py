@@ -120,6 +120,18 @@ def test_a_part_of_a_value_may_only_be_completed():
     assert resume(*words, "env_kwargs.url=https://me:geheim77@host.org/path").status == "finished"
 
 
+def test_the_command_that_repeats_a_run_asks_for_what_it_does_not_store():
+    run = train('env_kwargs.url="https://me:geheim77@host.org/path"', "env_kwargs.words=[{token: geheim77}, plain]")
+    command = run.record["repeat"]
+    asked = "--env-kwargs password=... --env-kwargs url=... --env-kwargs words=..."
+    assert command == f"gymlab repeat guarded --plugin guarded_env {asked}"
+    assert command in (run.dir / "report.md").read_text()
+    with pytest.raises(ConfigError, match=r"gymlab eval \(play, record, inspect, repeat, compare --normalise\) RUN"):
+        gymlab.repeat("guarded", runs_dir="runs", plugins=["guarded_env"])
+    again = {"password": SECRET, "url": "https://me:geheim77@host.org/path", "words": [{"token": "geheim77"}, "plain"]}
+    assert gymlab.repeat("guarded", runs_dir="runs", plugins=["guarded_env"], env_kwargs=again).equal
+
+
 def test_a_secret_in_a_list_is_given_with_the_whole_of_it():
     words = [f"env_kwargs.password={json.dumps(SECRET)}", "env_kwargs.words=[{token: geheim77}, plain]"]
     train(words[1])

@@ -34,12 +34,16 @@ class Parser(argparse.ArgumentParser):
 
     def runs_in(self, parsed: argparse.Namespace) -> list[str]:
         """The runs that the command line names one by one: no patterns, nothing that is the newest run anyway."""
+        return [name for name in self.runs_meant(parsed) if not name.startswith("@last") and not set(name) & set("*?[=")]
+
+    def runs_meant(self, parsed: argparse.Namespace) -> list[str]:
+        """The runs and patterns of a command line, or what the command takes where none is given."""
         named = [getattr(parsed, "resume", None)]
         if self._run_words is not None:
             words = getattr(parsed, self._run_words.dest)
             several = [words] if isinstance(words, str) else list(words or ())
             named += several[:1] if " " in str(self._run_words.metavar) else several
-        return [name for name in named if name and not name.startswith("@last") and not set(name) & set("*?[=")]
+        return [name for name in named if name]
 
     def plain_options(self, words: Sequence[str]) -> list[str]:
         """The words with `--max_env_steps` written as the option that there is, `--max-env-steps`."""

@@ -21,10 +21,12 @@ def look_up(references: Sequence[str], runs_dir: str | None) -> None:
         find_run(reference, runs_directory(runs_dir))
 
 
-def advice(arguments: argparse.Namespace, command: Sequence[str]) -> str:
+def advice(arguments: argparse.Namespace, runs: Sequence[str], command: Sequence[str]) -> str:
     """What to type, with each `--plugin` that the run was trained with; empty where no run is meant or it names none."""
     given = set(getattr(arguments, "plugin", ()))
-    missing = [plugin for plugin in dict.fromkeys(_recorded(arguments)) if plugin not in given]
+    runs_dir = getattr(arguments, "runs_dir", None)
+    recorded = [plugin for reference in runs for plugin in _recorded(reference, runs_dir)]
+    missing = [plugin for plugin in dict.fromkeys(recorded) if plugin not in given]
     if not missing:
         return ""
     options = [word for plugin in missing for word in ("--plugin", plugin)]
@@ -35,12 +37,11 @@ def advice(arguments: argparse.Namespace, command: Sequence[str]) -> str:
     )
 
 
-def _recorded(arguments: argparse.Namespace) -> Iterator[str]:
+def _recorded(reference: str, runs_dir: str | None) -> Iterator[str]:
     from gymlab.engine.run import find_run, runs_directory
 
-    reference = getattr(arguments, "resume", None) or getattr(arguments, "reference", None)
     try:
-        run, _ = find_run(reference or "@last", runs_directory(getattr(arguments, "runs_dir", None)))
+        run, _ = find_run(reference, runs_directory(runs_dir))
         words = shlex.split(str(run.record.get("command") or ""))
         env_id = str(run.config_data.get("env_id") or "")
     except (GymlabError, ValueError):

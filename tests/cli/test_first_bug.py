@@ -199,6 +199,19 @@ def test_a_run_that_needs_a_plugin_says_the_whole_command_and_imports_nothing(of
     assert not (tmp_path / "imported").exists()
 
 
+@pytest.mark.parametrize("command", [["train", "Nope-v0", "--algo", "ppo"], ["env", "check", "Nope-v0"]])
+def test_a_command_that_names_no_run_hears_nothing_of_the_newest_one(of_a_plugin, command):
+    done = of_a_plugin(*command)
+    assert done.code == 2
+    assert "Unknown environment 'Nope-v0'" in done.err
+    assert "first_bug" not in done.err
+
+
+@pytest.mark.parametrize("command", [["eval"], ["play", "--headless"]])
+def test_a_command_whose_default_is_the_newest_run_names_its_plugin(of_a_plugin, command):
+    assert f"\n  gymlab {' '.join(command)} --plugin first_bug\n" in of_a_plugin(*command).err
+
+
 def test_with_the_plugin_the_command_runs(of_a_plugin):
     assert of_a_plugin("eval", "@last", "--episodes", "3", "--plugin", "first_bug").code == 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gymlab.envs.contract import contained
 from gymlab.envs.crash import describe_crash
+from gymlab.envs.origin import registers
 from gymlab.errors import ConfigError, GymlabError
 
 
@@ -22,7 +23,7 @@ def load_plugins(modules: Sequence[str]) -> None:
             sys.path.insert(0, directory)
         module = path.stem if path.suffix == ".py" else name
         try:
-            with contained():
+            with contained(), registers(name):
                 importlib.import_module(module)
         except GymlabError:
             raise

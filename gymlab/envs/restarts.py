@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gymlab.envs.crash import describe_crash
+from gymlab.envs.origin import as_typed
 from gymlab.envs.subenv import SubEnv
 from gymlab.errors import EnvironmentFailure, GymlabError
 
@@ -30,7 +31,7 @@ class Restarts:
     ) -> None:
         self.limit = limit
         self.env_id = env_id
-        """What the command line calls the environment."""
+        """What the config calls the environment."""
         self.stop_requested = stop_requested
         """Whether the run was asked to stop: nobody waits long for a silent environment then."""
         self.count = 0
@@ -70,7 +71,7 @@ class Restarts:
 
     @property
     def _check(self) -> str:
-        return f"\nTest it without training: gymlab env check {self.env_id}"
+        return f"\nTest it without training: gymlab env check {as_typed(self.env_id)}"
 
     def summary(self) -> str:
         """What the report says; empty when nothing failed."""

@@ -131,6 +131,17 @@ def test_a_bug_in_a_vector_version_too(world):
     assert_one_screen(done, "first_bug.py:34, in step: AttributeError: ", "vectorization_mode: sync or async")
 
 
+@pytest.mark.parametrize("plugin", ["first_bug", "first_bug.py"])
+def test_the_advised_check_of_a_plugins_environment_names_the_plugin_and_runs(world, cli, plugin):
+    world(**BUGS["a name"][0])
+    forget()
+    done = cli("train", "FirstBug-v0", "--algo", "ppo", "vectorization_mode=sync", "--plugin", plugin)
+    advised = f"gymlab env check FirstBug-v0 --plugin {plugin}"
+    assert f"Test it without training: {advised}\n" in done.err
+    forget()
+    assert "✗" in cli(*advised.split()[1:]).out
+
+
 def test_an_environment_without_a_bug_trains(world):
     assert world().code == 0
 
@@ -170,14 +181,14 @@ def test_an_environment_that_does_not_draw_is_told_so_without_a_foreign_warning(
 def of_a_plugin(world, cli, tmp_path):
     """A run of an environment whose module is not loaded any more."""
     assert world().code == 0
-    forget(tmp_path)
+    forget()
+    (tmp_path / "first_bug.py").write_text((tmp_path / "first_bug.py").read_text() + "\nopen('imported', 'w')\n")
     return cli
 
 
-def forget(tmp_path):
+def forget():
     sys.modules.pop("first_bug", None)
     gym.registry.pop("FirstBug-v0", None)
-    (tmp_path / "first_bug.py").write_text((tmp_path / "first_bug.py").read_text() + "\nopen('imported', 'w')\n")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +256,7 @@ gym.register("FirstBug-v0", entry_point=Large)
 def test_a_large_dict_space_fits_a_screen_and_its_picture_is_noticed(cli, tmp_path):
     (tmp_path / "first_bug.py").write_text(LARGE)
     done = cli("describe", "first_bug:FirstBug-v0", "--algo", "ppo", "vectorization_mode=sync")
-    forget(tmp_path)
+    forget()
     assert done.code == 0, done.err
     head = done.out[: done.out.index("policy parameters")]
     assert len(head.splitlines()) <= 16

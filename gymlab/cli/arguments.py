@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from gymlab.errors import GymlabError, did_you_mean
 
 EXAMPLES_FORMATTER = argparse.RawDescriptionHelpFormatter
+_IN_A_FILE = re.compile(r"(?P<before>(\+*env_id=)?)(?P<file>[^=:]+\.py):(?P<id>.+)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,7 +35,9 @@ class Parser(argparse.ArgumentParser):
 
     def runs_in(self, parsed: argparse.Namespace) -> list[str]:
         """The runs that the command line names one by one: no patterns, nothing that is the newest run anyway."""
-        return [name for name in self.runs_meant(parsed) if not name.startswith("@last") and not set(name) & set("*?[=")]
+        return [
+            name for name in self.runs_meant(parsed) if not name.startswith("@last") and not set(name) & set("*?[=")
+        ]
 
     def runs_meant(self, parsed: argparse.Namespace) -> list[str]:
         """The runs and patterns of a command line, or what the command takes where none is given."""
@@ -226,14 +229,14 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
 def resolve_keywords(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `gymlab.api.resolve` and `gymlab.api.train` are called with for these arguments."""
     experiment, overrides = split_words(arguments.words, arguments.config_id)
-    overrides += arguments.override
+    (experiment, *overrides), files = take_files([experiment, *overrides, *arguments.override])
     keywords: dict[str, Any] = {
         "experiment": experiment,
         "algo": arguments.algo,
         "overrides": overrides,
         "config_dir": arguments.config_dir,
         "env_kwargs": arguments.env_kwargs,
-        "plugins": [*arguments.plugin, *named_modules(experiment, overrides, arguments.algo)],
+        "plugins": [*arguments.plugin, *files, *named_modules(experiment, overrides, arguments.algo)],
     }
     fields = {"seed": arguments.seed, "max_env_steps": arguments.max_env_steps}
     return keywords | {name: value for name, value in fields.items() if value is not None}
@@ -257,6 +260,13 @@ def split_words(words: list[str], config_id: str | None = None) -> tuple[str | N
             )
         experiment = config_id if experiment is None else f"{experiment}:{config_id}"
     return experiment, overrides
+
+
+def take_files(words: Sequence[str | None]) -> tuple[list[Any], list[str]]:
+    """Experiments and settings without the files before their environments, and these files: `maze.py:Maze-v0` is `Maze-v0 --plugin maze.py`."""
+    matches = [_IN_A_FILE.fullmatch(word or "") for word in words]
+    plain = [match["before"] + match["id"] if match else word for match, word in zip(matches, words, strict=True)]
+    return plain, [match["file"] for match in matches if match]
 
 
 def named_modules(experiment: str | None, overrides: Sequence[str], algo: str | None) -> list[str]:

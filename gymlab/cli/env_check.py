@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gymlab.cli.arguments import add_json, add_plugins, at_least_one, split_words
+from gymlab.cli.arguments import add_json, add_plugins, at_least_one, split_words, take_files
 from gymlab.errors import EnvironmentFailure, GymlabError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ USAGE = "gymlab env check ENVIRONMENT[:VARIANT] [key=value ...] [options]"
 EXAMPLES = """  gymlab env check CartPole-v1
   gymlab env check CartPole-v1:ppo_pixels           with the wrappers and image settings of a variant
   gymlab env check my_package.envs:Maze-v0          an environment of your own
+  gymlab env check my_mazes.py:Maze-v0              and one in a file
   gymlab env check FrozenLake-v1 --env-kwargs is_slippery=false --steps 5000
   gymlab env check Pendulum-v1 max_episode_steps=50 --json"""
 
@@ -42,7 +43,10 @@ SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "words", nargs="+", metavar="ENVIRONMENT key=value", help="an id, module:EnvId or ENVIRONMENT:VARIANT; settings"
+        "words",
+        nargs="+",
+        metavar="ENVIRONMENT key=value",
+        help="an id, module:EnvId, FILE.py:EnvId or ENVIRONMENT:VARIANT; settings",
     )
     parser.add_argument("--steps", type=at_least_one, default=1000, metavar="N", help="random steps (default: 1000)")
     parser.add_argument(
@@ -95,8 +99,9 @@ def environment_config(arguments: argparse.Namespace) -> Config:
     experiment, overrides = split_words(arguments.words)
     if experiment is None:
         raise GymlabError(f"Which environment? Usage: {USAGE}")
+    (experiment, *overrides), files = take_files([experiment, *overrides])
     module = module_of(experiment, arguments.config_dir)
-    load_plugins([*arguments.plugin, *([module] if module else [])])
+    load_plugins([*arguments.plugin, *files, *([module] if module else [])])
     names_variant = ":" in experiment.removeprefix(f"{module}:")
     config = resolve(
         experiment,

@@ -114,7 +114,9 @@ def dispatch(arguments: list[str]) -> int:
     except Unregistered as error:
         from gymlab.cli.named_runs import advice
 
-        raise Unregistered(f"{error}{advice(parsed, parser.runs_meant(parsed), ['gymlab', *name.split(), *rest])}") from error
+        raise Unregistered(
+            f"{error}{advice(parsed, parser.runs_meant(parsed), ['gymlab', *name.split(), *rest])}"
+        ) from error
     return code
 
 

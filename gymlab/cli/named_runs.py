@@ -42,15 +42,9 @@ def _recorded(reference: str, runs_dir: str | None) -> Iterator[str]:
 
     try:
         run, _ = find_run(reference, runs_directory(runs_dir))
-        words = shlex.split(str(run.record.get("command") or ""))
+        plugins = run.record.get("plugins") or []
         env_id = str(run.config_data.get("env_id") or "")
-    except (GymlabError, ValueError):
+    except GymlabError:
         return
     module, colon, _ = env_id.partition(":")
-    named = [module] if colon else []
-    for position, word in enumerate(words):
-        if word == "--plugin" and position + 1 < len(words):
-            named.append(words[position + 1])
-        elif word.startswith("--plugin="):
-            named.append(word.partition("=")[2])
-    yield from (plugin for plugin in named if MODULE.fullmatch(plugin))
+    yield from (plugin for plugin in [*([module] if colon else []), *plugins] if MODULE.fullmatch(plugin))

@@ -23,6 +23,7 @@ from gymlab.cli.arguments import (
     at_least_one,
     named_modules,
     positive,
+    take_files,
 )
 from gymlab.errors import CheckpointError, GymlabError
 
@@ -295,12 +296,13 @@ def _environment(name: str, plugins: Sequence[str], env_kwargs: Sequence[str]) -
     from gymlab.cli.output import show_notices
     from gymlab.engine.workflow import workflow_names
 
+    (name,), files = take_files([name])
     # What follows the last colon is a variant, unless it has a version as environments of a module have.
     has_variant = ":" in name and not re.search(r":[^:]+-v\d+$", name)
     # An environment has to be trained by something to have a config; which algorithm makes no difference to it.
     algorithm = None if has_variant else workflow_names()[0]
     modules = named_modules(name, [], algorithm)
-    loaded = resolve(name, algo=algorithm, env_kwargs=env_kwargs, plugins=[*plugins, *modules])
+    loaded = resolve(name, algo=algorithm, env_kwargs=env_kwargs, plugins=[*plugins, *files, *modules])
     show_notices(loaded.notices)
     return loaded.config
 

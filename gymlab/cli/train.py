@@ -23,6 +23,7 @@ EXAMPLES = """  gymlab train                                          Bandit-v0:
   gymlab train CartPole-v1:ppo --init-from-run @last/@best
   gymlab train --resume @last max_env_steps=200_000     go on with a run, here with a longer budget
   gymlab train my_package.envs:Maze-v0 --algo ppo       an environment of your own
+  gymlab train my_mazes.py:Maze-v0 --algo ppo           and one in a file
   gymlab train --list-envs cart                         what can be trained"""
 
 

@@ -114,13 +114,17 @@ def check_known(env_id: str, described: list[str]) -> None:
         known = sorted({*described, *registry})
         raise Unregistered(
             f"Unknown environment {env_id!r}. {hint(env_id, known)}`gymlab list` shows those with experiments. "
-            "Any Gymnasium id works with --algo, and one of your own as module:EnvId."
+            "Any Gymnasium id works with --algo, and one of your own as module:EnvId or FILE.py:EnvId."
         )
 
 
 def check_module(env_id: str, named_by_user: str, place: str) -> None:
     """`module:EnvId` imports a module: only the user may name it, on the command line or as a plugin."""
-    module, colon, _ = env_id.partition(":")
+    module, colon, name = env_id.partition(":")
+    if colon and module.endswith(".py"):
+        raise Unregistered(
+            f"{place}: env_id {env_id!r} names a file. Write env_id: {name}, and give the file with `--plugin {module}`."
+        )
     if colon and env_id not in named_by_user and module not in sys.modules:
         raise Unregistered(
             f"{place}: env_id {env_id!r} would import the module {module!r}, and a config file may not do that. "

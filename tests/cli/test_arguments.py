@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from gymlab.cli.arguments import Parser, add_experiment, named_modules, resolve_keywords, split_words
+from gymlab.cli.arguments import Parser, add_experiment, named_modules, resolve_keywords, split_words, take_files
 from gymlab.errors import GymlabError
 
 
@@ -81,6 +81,19 @@ def test_two_experiments_are_refused_with_the_likely_cause():
 )
 def test_modules_that_the_user_names(experiment, overrides, algo, modules):
     assert named_modules(experiment, overrides, algo) == modules
+
+
+@pytest.mark.parametrize(
+    ("words", "plain", "files"),
+    [
+        (["maze.py:Maze-v0", "seed=1"], ["Maze-v0", "seed=1"], ["maze.py"]),
+        (["my/maze.py:Maze-v0:ppo"], ["Maze-v0:ppo"], ["my/maze.py"]),
+        ([None, "env_id=maze.py:Maze-v0"], [None, "env_id=Maze-v0"], ["maze.py"]),
+        (["maze:Maze-v0", "env_kwargs.file=maze.py:3"], ["maze:Maze-v0", "env_kwargs.file=maze.py:3"], []),
+    ],
+)
+def test_an_environment_in_a_file_is_its_id_and_a_plugin(words, plain, files):
+    assert take_files(words) == (plain, files)
 
 
 def test_a_parser_error_is_ours_to_show():

@@ -177,6 +177,33 @@ def test_an_environment_that_does_not_draw_is_told_so_without_a_foreign_warning(
     assert "registration.py" not in done.err + done.out
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--algo", "ppo", "vectorization_mode=sync", "eval_freq_epochs=0", "max_env_steps=32", "n_steps=32"],
+        ["env", "check", "--steps", "20"],
+        ["play", "--mode", "random", "--headless", "--episodes", "1"],
+    ],
+)
+def test_an_environment_in_a_file_is_named_by_the_file_on_the_command_line(cli, tmp_path, command):
+    (tmp_path / "first_bug.py").write_text(MODULE.format(**FINE))
+    done = cli(*command, "first_bug.py:FirstBug-v0")
+    forget()
+    assert "error:" not in done.err
+    (tmp_path / "mine.yaml").write_text("env_id: first_bug.py:FirstBug-v0\nalgo_id: ppo\n")
+    refused = cli("train", "mine.yaml").err
+    assert "Write env_id: FirstBug-v0, and give the file with `--plugin first_bug.py`" in refused
+
+
+def test_a_run_of_an_environment_in_a_file_names_the_file(world, cli):
+    world()
+    forget()
+    short = ["vectorization_mode=sync", "eval_freq_epochs=0", "video=false", "max_env_steps=32", "n_steps=32"]
+    assert cli("train", "first_bug.py:FirstBug-v0", "--algo", "ppo", *short, "--run-id", "mine").code == 0
+    forget()
+    assert "\n  gymlab eval mine --plugin first_bug.py\n" in cli("eval", "mine").err
+
+
 @pytest.fixture
 def of_a_plugin(world, cli, tmp_path):
     """A run of an environment whose module is not loaded any more."""
@@ -230,7 +257,7 @@ def test_with_the_plugin_the_command_runs(of_a_plugin):
 def test_a_recorded_plugin_is_named_but_for_one_that_nobody_would_write(of_a_plugin, tmp_path):
     record = tmp_path / "runs" / "@last" / "run.json"
     kept = json.loads(record.read_text())
-    record.write_text(json.dumps(kept | {"command": "gymlab train x --plugin other.one --plugin '$(rm -r /)'"}))
+    record.write_text(json.dumps(kept | {"plugins": ["first_bug", "other.one", "$(rm -r /)"]}))
     error = of_a_plugin("eval", "@last").err
     assert "--plugin first_bug --plugin other.one\n" in error
     assert "rm -r" not in error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 import time
@@ -30,8 +29,6 @@ from gymlab.envs.wrappers import FrameSkipWrapper, FrameStack, ImageObservation,
 from gymlab.envs.wrappers.images import is_channel_last
 from gymlab.envs.wrappers.registry import WrapperContext, apply_wrappers, needs_shared_state, wrapper_classes
 from gymlab.errors import ConfigError, EnvironmentFailure, did_you_mean
-
-logger = logging.getLogger(__name__)
 
 BACKENDS = ("auto", "native", "sync", "async")
 
@@ -143,11 +140,11 @@ def make_vector(
         native = _make_native(plan, num_envs, seeds)
         native.notice = plan.family.notice(plan.env_kwargs, config)
         return native
+    restarts = restarts or Restarts(config.env_restarts, env_id=config.env_id)
     if plan.family.one_a_process:
         mode = _apart(mode, num_envs, plan)
     if mode == "auto":
-        mode, pace = _choose(plan, num_envs, pace)
-    restarts = restarts or Restarts(config.env_restarts, env_id=config.env_id)
+        mode, pace = _choose(plan, num_envs, pace, restarts)
     factories = [functools.partial(plan.make, index) for index in range(num_envs)]
     vector: VectorEnv
     if mode == "async":
@@ -157,7 +154,7 @@ def make_vector(
                 f"vectorization_mode: async is not possible for {plan.spec.id}: it does not work in a forked process. Use sync."
             )
         if pace is None and num_envs > 1 and "auto" in (config.env_workers, config.double_buffer):
-            pace = _pace(plan)
+            pace = _pace(plan, restarts)
         workers = _workers(plan, num_envs, pace or UNKNOWN)
         timeout = config.env_step_timeout
         vector = AsyncVector(factories, plan.spec, seeds, purpose, restarts, workers=workers, timeout=timeout)
@@ -235,11 +232,11 @@ def _sharing_wrappers(config: Config) -> list[str]:
     return [wrapper.__name__ for wrapper in wrapper_classes(config.env_wrappers) if needs_shared_state(wrapper)]
 
 
-def _choose(plan: Blueprint, num_envs: int, pace: Pace | None) -> tuple[str, Pace | None]:
+def _choose(plan: Blueprint, num_envs: int, pace: Pace | None, restarts: Restarts) -> tuple[str, Pace | None]:
     """Sync or async, and the pace of a step that decided it."""
     if num_envs == 1 or _sharing_wrappers(plan.config) or not plan.family.can_fork:
         return "sync", None
-    pace = pace or _pace(plan)
+    pace = pace or _pace(plan, restarts)
     # One worker alone would do what this process can: a single core is shared by environments that wait.
     apart = pace.seconds > SLOW_STEP_SECONDS and worker_count(num_envs, pace, cores()) > 1
     return ("async" if apart else "sync"), pace
@@ -252,15 +249,16 @@ def measure_apart(plan: Blueprint, timeout: float) -> Pace | Failed:
     return answer
 
 
-def _pace(plan: Blueprint) -> Pace:
+def _pace(plan: Blueprint, restarts: Restarts) -> Pace:
     answer = measure_apart(plan, START_TIMEOUT)
     if isinstance(answer, Pace):
         return answer
     if answer.own_error is not None:
         raise answer.own_error
     # A bug fails again in a moment, and is told in full then.
-    first = answer.cause.splitlines()[0]
-    logger.warning("%s failed while it was timed, so it gets a process of its own: %s", plan.spec.id, first)
+    restarts.failed_trial = (
+        f"{plan.spec.id} failed while it was timed, so it counts as slow: {answer.cause.splitlines()[0]}"
+    )
     return UNKNOWN
 
 

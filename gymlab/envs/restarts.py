@@ -42,6 +42,8 @@ class Restarts:
         """Whether environments of this run have ever begun an episode: if not, one that cannot be made is set up wrongly."""
         self.finished = False
         """Whether one has ever come to the end of an episode: if not, a failure is a bug in it and no accident."""
+        self.failed_trial = ""
+        """How one failed before training began: told once an episode has come to its end, as training on a bug ends with the same error."""
         self._in_a_row: Counter[str] = Counter()
         self._told: set[str] = set()
 
@@ -67,6 +69,9 @@ class Restarts:
     def whole_episode(self, name: str) -> None:
         """Take note that an episode of the environment ended by itself."""
         self.finished = True
+        if self.failed_trial:
+            logger.warning("%s", self.failed_trial)
+            self.failed_trial = ""
         self._in_a_row.pop(name, None)
 
     @property

@@ -10,9 +10,10 @@ import pytest
 from failing_env import Failing
 
 from gymlab.engine.seeding import SeedTree
-from gymlab.envs import make_vector, workers
+from gymlab.envs import build, make_vector, workers
 from gymlab.envs.pace import UNKNOWN
 from gymlab.envs.restarts import MOST_IN_A_ROW, Restarts
+from gymlab.envs.worker import Failed
 from gymlab.errors import EnvironmentFailure, NonFiniteError
 
 SEEDS = SeedTree(7)
@@ -371,6 +372,20 @@ def test_what_repeats_itself_is_told_in_full_once(caplog):
         restarts.allow("CartPole-v1: train environment 0", "a.py:3, in step: Error: no\n    a line")
     assert caplog.text.count("a line") == 1
     assert caplog.text.count("Error: no") == 3
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_failure_while_timed_is_told_only_where_training_gets_past_it(config, monkeypatch, caplog, fails):
+    monkeypatch.setattr(build, "call_apart", lambda call, timeout: Failed("my_env.py:3: ZeroDivisionError: stuck"))
+    monkeypatch.setitem(gym.registry, "Timed-v0", gym.envs.registration.EnvSpec("Timed-v0", Failing))
+    with make_vector(config("Timed-v0", vectorization_mode="async"), 2, SEEDS) as vector:
+        vector.reset()
+        if fails:
+            with pytest.raises(EnvironmentFailure, match="gears are stuck"):
+                vector.step(np.full(2, 2))
+        else:
+            played(vector, np.zeros((6, 2), dtype=int))
+    assert caplog.text.count("Timed-v0 failed while it was timed") == (0 if fails else 1)
 
 
 @pytest.mark.parametrize(("backend", "number"), [("sync", 2), ("async", 1), ("async", 2)])

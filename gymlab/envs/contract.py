@@ -132,10 +132,7 @@ def step_answer(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
 
 def _plain(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     if not _has_parts(answer, 5):
-        raise WrongAnswer(
-            f"step gave {_kind(answer)}, not (observation, reward, terminated, truncated, info)",
-            "Split the old `done`: terminated when the task itself ended, truncated when only the time was up.",
-        )
+        raise _no_step(answer)
     observation, reward, terminated, truncated, info = answer
     if type(reward) not in NUMBERS:
         reward = _number(reward)
@@ -143,6 +140,16 @@ def _plain(answer: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     if not isinstance(info, dict):
         raise _no_info("step", info)
     return observation, reward, terminated, truncated, info
+
+
+def _no_step(answer: Any) -> WrongAnswer:
+    parts = "observation, reward, terminated, truncated, info"
+    if _has_parts(answer, 4):
+        advice = "Split the old `done`: terminated when the task itself ended, truncated when only the time was up."
+    else:
+        advice = f"End step with `return {parts}`."
+    given = "step returns nothing" if answer is None else f"step gave {_kind(answer)}"
+    return WrongAnswer(f"{given}, not ({parts})", advice)
 
 
 def _number(reward: Any) -> float:

@@ -59,6 +59,11 @@ BUGS = {
     "a name in reset": ({"reset": "self.nothing"}, "first_bug.py:16, in reset: AttributeError: ", "env check"),
     "numpy": ({"step": "np.zeros(3) + np.zeros(4)"}, "first_bug.py:20, in step: ValueError: ", "env check"),
     "four values": ({"step": f"{LOOK}, 1.0, False, {{}}"}, "first_bug.py:18, in step: ", "Split the old `done`"),
+    "no values": (
+        {"step": "None"},
+        "first_bug.py:18, in step: ",
+        "step returns nothing, not (observation, reward, terminated, truncated, info).\nEnd step with `return observation",
+    ),
     "no info": ({"reset": LOOK}, "first_bug.py:13, in reset: ", "End reset with `return observation, {}`"),
     "an array as reward": (
         {"step": f"{LOOK}, np.ones(3), False, False, {{}}"},

@@ -16,7 +16,7 @@ from gymlab.engine.seeding import SeedTree
 from gymlab.engine.signals import StopSignal
 from gymlab.envs import make_env, make_vector
 from gymlab.envs.adapter import GymnasiumVector
-from gymlab.envs.contract import ObservationCheck, WrongAnswer
+from gymlab.envs.contract import ObservationCheck, WrongAnswer, step_answer
 from gymlab.envs.spaces import Flattener
 from gymlab.envs.vector import EnvironmentSpec
 from gymlab.envs.wrappers.registry import EnvWrapperRegistry
@@ -182,7 +182,8 @@ WRONG = {
     "no info": ("box", {"info": None}, "a NoneType as info, not a dict"),
     "a list as info": ("box", {"info": [1]}, "a list of 1 as info, not a dict"),
     "four values": ("box", {"answer": (np.zeros(3), 1.0, False, {})}, "a tuple of 4, not (observation, reward"),
-    "nothing at all": ("box", {"answer": None}, "a NoneType, not (observation, reward"),
+    "three values": ("box", {"answer": (np.zeros(3), 1.0, False)}, "a tuple of 3, not (observation, reward"),
+    "nothing at all": ("box", {"answer": None}, "step returns nothing, not (observation, reward"),
     "a mask of one": ("box", {"info": {"action_mask": [True]}}, "action_mask of shape (1,) for 3 actions"),
     "a success of two": (
         "box",
@@ -191,6 +192,19 @@ WRONG = {
     ),
 }
 """Space, the parts of the answer, and what is said."""
+
+
+ADVICE = "End step with `return observation, reward, terminated, truncated, info`."
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [(None, ADVICE), ((0, 1.0, False), ADVICE), ((0,) * 6, ADVICE), ((0, 1.0, False, {}), "Split the old `done`:")],
+)
+def test_only_four_values_are_the_old_interface(answer, advice):
+    with pytest.raises(WrongAnswer) as caught:
+        step_answer(answer)
+    assert caught.value.advice.startswith(advice)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

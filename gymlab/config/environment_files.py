@@ -33,6 +33,8 @@ PACKAGE_CONF = Path(__file__).resolve().parent.parent / "conf"
 
 HERE = (Path("conf"), Path("config"))
 """Searched without being named."""
+MOST_FILES = 5
+"""Files of a folder that are named."""
 
 _KINDS = {
     "environments": ("**/*.yaml", "**/*.yml"),
@@ -52,12 +54,19 @@ def search_roots(config_dir: Path | None = None) -> list[Path]:
 
 
 def found_here() -> list[str]:
-    """A line for each directory that is searched without being named: what it holds."""
+    """A line for each directory that is searched without being named: the files in it."""
     return [
-        f"./{directory} is searched: " + ", ".join(f"{len(names)} in {kind}/" for kind, names in contents.items()) + "."
+        f"./{directory} is searched: {'; '.join(_files_of(directory / kind, paths) for kind, paths in contents.items())}."
         for directory in HERE
         if (contents := _contents(directory))
     ]
+
+
+def _files_of(folder: Path, paths: list[Path]) -> str:
+    """`environments/ holds the files a.yaml, b.yaml and 3 more`."""
+    names = [str(path.relative_to(folder)) for path in sorted(paths)]
+    more = f" and {len(names) - MOST_FILES} more" if len(names) > MOST_FILES else ""
+    return f"{folder.name}/ holds the file{'s' * (len(names) > 1)} {', '.join(names[:MOST_FILES])}{more}"
 
 
 def _contents(root: Path) -> dict[str, list[Path]]:
@@ -75,7 +84,7 @@ def _check_config_dir(directory: Path) -> None:
         raise ConfigError(f"--config-dir {directory}: there is no such directory.")
     if _contents(directory) or any(directory.glob("*.yaml")):
         return
-    below = [path for path in sorted(directory.iterdir()) if path.is_dir() and _contents(path)]
+    below = sorted({path.parent for kind in _KINDS for path in directory.rglob(kind) if _contents(path.parent)})
     if below or not any(directory.glob("*/**/*.yaml")):
         near = f" Did you mean --config-dir {below[0]}?" if below else ""
         raise ConfigError(

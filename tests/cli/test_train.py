@@ -106,7 +106,7 @@ def test_sources_lists_every_file_that_was_read(cli, tmp_path):
     (folder / "b.yaml").write_text("env_id: CartPole-v1\nppo: {}\n")
     shown = cli("train", "b:ppo", "--cfg", "job", "--sources")
     assert shown.code == 0, shown.err
-    assert "./config is searched: 2 in environments/." in shown.err
+    assert "./config is searched: environments/ holds the files a.yaml, b.yaml." in shown.err
     assert yaml.safe_load(shown.out)["project_id"] == "b"
     lines = shown.out.splitlines()
     assert f"# from {folder / 'b.yaml'}" in lines

@@ -1,5 +1,7 @@
 """Where experiments are found, and what a section inherits."""
 
+import shutil
+
 import pytest
 from config_helpers import load_experiment
 
@@ -399,7 +401,21 @@ def test_directories_of_the_user_are_searched_where_they_hold_experiments(empty_
         (other / folder / f"{folder[-7:]}-v1.yaml").write_text("env_id: CartPole-v1\nmine: {algo_id: ppo, seed: 51}\n")
     loaded = load_experiment("CartPole-v1:mine")
     assert loaded.config.seed == 51
-    assert "./config is searched: 2 in environments/." in loaded.notices
+    assert (
+        "./config is searched: environments/ holds the files classic/classic-v1.yaml, onments-v1.yaml."
+        in loaded.notices
+    )
+
+
+def test_of_many_files_that_are_searched_the_first_are_named(empty_directory):
+    for folder, names in (("environments", "abcdefg"), ("experiment", "x")):
+        (empty_directory / "conf" / folder).mkdir(parents=True)
+        for name in names:
+            (empty_directory / "conf" / folder / f"{name}.yaml").write_text("env_id: CartPole-v1\n")
+    assert load_experiment("CartPole-v1:ppo").notices[0] == (
+        "./conf is searched: environments/ holds the files a.yaml, b.yaml, c.yaml, d.yaml, e.yaml and 2 more; "
+        "experiment/ holds the file x.yaml."
+    )
 
 
 def test_every_file_that_was_read_is_known(conf, write):
@@ -420,4 +436,12 @@ def test_a_named_directory_must_hold_something(tmp_path):
     (tmp_path / "elsewhere" / "environments" / "a.yaml").write_text("env_id: CartPole-v1\nppo: {seed: 1}\n")
     with pytest.raises(ConfigError, match=r"Did you mean --config-dir .*elsewhere"):
         load_experiment("CartPole-v1:ppo", config_dir=tmp_path)
+    shutil.copytree(tmp_path / "elsewhere", tmp_path / "above" / "p3" / "conf")
+    with pytest.raises(ConfigError, match=r"Did you mean --config-dir .*above/p3/conf\?"):
+        load_experiment("CartPole-v1:ppo", config_dir=tmp_path / "above")
     assert load_experiment("a:ppo", config_dir=tmp_path / "elsewhere").config.seed == 1
+
+
+def test_a_named_directory_may_hold_files_by_their_other_ending(conf, write):
+    write("environments/a.yml", "env_id: CartPole-v1\nppo: {seed: 1}\n")
+    assert load_experiment("a:ppo", config_dir=conf).config.seed == 1

@@ -23,7 +23,7 @@ EXAMPLES = """  gymlab repeat @last                          the newest run, aga
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("reference", metavar="RUN", help="run: @last, ID or its directory")
+    parser.add_argument("reference", nargs="?", metavar="RUN", help="run: @last, ID or its directory")
     parser.add_argument("--run-id", metavar="ID", help="name of the new run (default: ID-repeat)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the report at the end only")
     add_env_kwargs(parser)
@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, compare, and say it; 1 when something differs."""
+    if arguments.reference is None:
+        raise GymlabError(_no_run(arguments.run_id))
     if "=" in arguments.reference:
         raise GymlabError(
             f"{arguments.reference!r} is no run: a repetition has the settings of its run. For others, train: "
@@ -60,6 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _show(repetition)
     return 0 if repetition.equal else 1
+
+
+def _no_run(run_id: str | None) -> str:
+    if run_id is None:
+        return f"Which run? Usage: {USAGE}, e.g. gymlab repeat @last"
+    return (
+        f"--run-id {run_id} names the new run here; RUN, the run to repeat, is missing. "
+        f"To repeat {run_id} itself: {shlex.join(['gymlab', 'repeat', run_id])}"
+    )
 
 
 def as_json(repetition: Repetition) -> dict[str, Any]:

@@ -72,6 +72,14 @@ def test_what_is_said_at_the_end(cli, trained):
     assert "again equals tiny, bit for bit: 4 rows of metrics.csv and the model at epoch=0004." in shown.out
 
 
+def test_a_run_id_names_the_new_run_and_not_the_one_to_repeat(cli):
+    shown = cli("repeat", "--run-id", "my-run")
+    assert shown.code == 2
+    assert "--run-id my-run names the new run here; RUN, the run to repeat, is missing." in shown.err
+    assert shown.err.endswith("gymlab repeat my-run\n")
+    assert "Usage: gymlab repeat RUN" in cli("repeat").err
+
+
 def test_settings_are_not_for_a_repetition(cli, trained):
     shown = cli("repeat", "policy_lr=1")
     assert shown.code == 2

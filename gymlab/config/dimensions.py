@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import math
+from typing import Any, TypeVar
 
 from gymlab.config.dump import dump
 from gymlab.config.interpolation import ENVIRONMENT_DIMENSIONS, has_references, resolve_references
@@ -12,6 +13,12 @@ from gymlab.config.yaml_reader import Located
 from gymlab.errors import ConfigError
 
 C = TypeVar("C", bound=Config)
+
+
+def _size(written: Any) -> Any:
+    """How many numbers a shape stands for; what is none, as it is."""
+    is_shape = isinstance(written, list) and all(isinstance(length, int) for length in written)
+    return math.prod(written) if is_shape else written
 
 
 def bind_dimensions(config: C, **known: int) -> C:
@@ -24,7 +31,7 @@ def bind_dimensions(config: C, **known: int) -> C:
         if name not in ENVIRONMENT_DIMENSIONS:
             raise ValueError(f"{name!r} is no dimension of an environment")
         written = data["dims"].get(name)
-        if isinstance(written, int) and written != value:
+        if written is not None and _size(written) != value:
             raise ConfigError(
                 f"_dims.{name} is {written} in the config, but {config.env_id} has {value}: leave it out."
             )

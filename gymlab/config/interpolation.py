@@ -43,9 +43,9 @@ def has_references(value: Any) -> bool:
     return isinstance(value, list) and any(has_references(child) for child in value)
 
 
-def resolve_references(tree: Located, place: str) -> Located:
-    """A tree with every reference replaced by what it refers to."""
-    resolver = _Resolver(tree, place)
+def resolve_references(tree: Located, place: str, referred: set[str] | None = None) -> Located:
+    """A tree with every reference replaced by what it refers to; the paths that references lead to are added to `referred`."""
+    resolver = _Resolver(tree, place, set() if referred is None else referred)
     result = Located()
     for key, value in tree.items():
         result.put(key, resolver.value(value, (key,), 0), tree.where.get(key))
@@ -55,9 +55,10 @@ def resolve_references(tree: Located, place: str) -> Located:
 class _Resolver:
     """Replaces references within one tree, within bounds of depth, count and length."""
 
-    def __init__(self, tree: Mapping[str, Any], place: str) -> None:
+    def __init__(self, tree: Mapping[str, Any], place: str, referred: set[str]) -> None:
         self.tree = tree
         self.place = place
+        self.referred = referred
         self.values = 0
 
     def value(self, node: Any, path: tuple[str, ...], depth: int) -> Any:
@@ -137,6 +138,7 @@ class _Resolver:
             names = names[1:]
         if names and names[0] not in self.tree:
             names[0] = ALIASES.get(names[0], names[0])
+        self.referred.add(".".join(names))
         node: Any = self.tree
         for index, step in enumerate(names):
             if isinstance(node, Mapping) and step in node:

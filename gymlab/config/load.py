@@ -17,6 +17,7 @@ from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
 from gymlab.config.labels import check_variant, declared_by, follow_overrides
 from gymlab.config.names import Algorithms, SchemaOf, algorithm_name, has_older_names, known_names
+from gymlab.config.open_keys import check_open_keys
 from gymlab.config.phases import parse_phases
 from gymlab.config.reads import ReadsOf, check_reads, take_rates
 from gymlab.config.schema import Config, Phase
@@ -77,8 +78,9 @@ def load(
     tree = rename(fields, section.place, notices)
     declared = declared_by(section, rename(section.fields, section.place, []), algorithms)
     tree = _lay_on_top(tree, notices, sweep or {}, debugger, values, env_kwargs)
+    referred: set[str] = set()
     if has_references(tree):
-        tree = resolve_references(tree, section.place)
+        tree = resolve_references(tree, section.place, referred)
     tree = lift_groups(tree, section.place, notices, added)
     check_variant(tree, declared, section)
     _name_algorithm(tree, section, algorithms)
@@ -96,6 +98,7 @@ def load(
     config = _validated(tree, schema, section.place)
     if reads is not None:
         check_reads(config, tree, reads, section.place)
+        notices += check_open_keys(tree, _typed(values, sweep or {}), referred, section.place)
     notices[:0] = filled.notices(config)
     # A file for another algorithm, or of an earlier generation, was written for what it does there.
     trusts_files = algo is not None or has_older_names(fields)
@@ -344,6 +347,14 @@ def _without(tree: Located, key: str) -> tuple[Located, Any]:
             node[name] = dict(node[name]) if isinstance(node[name], Mapping) else {}
             node = node[name]
     return result, node.pop(names[-1])
+
+
+def _typed(overrides: Sequence[str], sweep: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Dotted keys of a command line and of a sweep, with their values, by the names of fields."""
+    pairs = [(_plain_key(text), parse_value(split_override(text)[1])) for text in overrides if not text.startswith("~")]
+    for key, value in [*sweep.items(), *pairs]:
+        first, dot, rest = key.partition(".")
+        yield canonical_name(first) + dot + rest, value
 
 
 _GROUP_NAMES = {"workflow": "algo_id", "environment": "env_id", "env": "env_id"}

@@ -32,7 +32,7 @@ _OPERATION = re.compile(r"(?P<sign>[*/+-])\s*(?P<number>(\d+\.?\d*|\.\d+)([eE][-
 
 
 class Spec(Frozen):
-    """What is known about the environment: for people, and for the threshold. Any further key is kept."""
+    """What is known about the environment: for people, and for the threshold. Keys beside these are kept; a config may hold those of `open_keys.KNOWN`."""
 
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 

@@ -68,13 +68,13 @@ NEAR = 0.6
 """Likeness (of difflib) from which a name may have been meant: below it a question sends people astray."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence with the nearest known names, or an empty string when nothing is near."""
+def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+    """A sentence with the nearest known names, `most` at most, or an empty string when nothing is near."""
     options = list(known)
     # Comparing takes the product of the lengths, and no name is this long.
     name = name[:100]
     by_lower = {option.lower(): option for option in options}
-    close = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=3, cutoff=NEAR)]
+    close = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=most, cutoff=NEAR)]
     if not close:
         return ""
     return "Did you mean " + " or ".join(repr(match) for match in close) + "?"

@@ -12,6 +12,7 @@ import yaml
 
 from gymlab.config.dialects import rename
 from gymlab.config.environment_files import PACKAGE_CONF, Library
+from gymlab.config.reads import SINGLE_GROUPS
 from gymlab.config.validation import located
 from gymlab.config.wording import hint
 from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located, read_yaml
@@ -223,16 +224,13 @@ def lift_groups(tree: Located, place: str, notices: list[str], chosen: Collectio
         lifted = rename(_fields_of_group(content, name), f"{place}, {group}", notices)
         result.lay(lifted)
         above.lay(lifted if group in chosen else {})
-    for single, plural in (("controller", "controllers"), ("buffer", "buffers")):
-        content = tree.pop(single, None)
+    for single, plural in SINGLE_GROUPS.items():
+        content = tree.get(single)
+        if content is None or isinstance(content, Mapping):
+            tree.pop(single, None)
         if isinstance(content, Mapping):
             named = {single: content} if "_target_" in content else dict(content)
             tree.put(plural, {**named, **(tree.get(plural) or {})}, tree.where.get(plural))
-        elif content is not None:
-            raise ConfigError(
-                f"{located(tree, single, place)}: `{single}={content}`: there is no config group {single}/ to take it from. "
-                f"Put one in it by name: {plural}.NAME={{_target_: ...}}."
-            )
     typed = {key for key, where in tree.where.items() if where.file in (COMMAND_LINE, SWEEP)}
     result.lay(tree)
     for key, value in above.items():

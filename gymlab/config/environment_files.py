@@ -21,7 +21,7 @@ from gymlab.config.names import (
     file_stem,
     is_field,
     is_section,
-    known_names,
+    near_field,
     says_section,
 )
 from gymlab.config.schema import Config
@@ -160,7 +160,7 @@ class EnvironmentFile:
         for key, value in self.sections.items():
             fields = [inner for inner in value if is_field(inner) or is_field(inner, self.algorithms.fields)]
             if value and not fields and not says_section(key, value, self.algorithms):
-                near = did_you_mean(key, known_names([*Config.model_fields, *self.algorithms.fields]))
+                near = near_field(key, [*Config.model_fields, *sorted(self.algorithms.fields)])
                 raise ConfigError(
                     f"{self.document.where.get(key, self.path.name)}: unknown key `{key}`: it is no field, and no variant, "
                     f"as nothing in it is a field ({', '.join(value)}). {near}".rstrip()

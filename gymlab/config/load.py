@@ -16,10 +16,10 @@ from gymlab.config.environment_files import EnvironmentFile, Library, Section, f
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
 from gymlab.config.labels import check_variant, declared_by, follow_overrides
-from gymlab.config.names import Algorithms, SchemaOf, algorithm_name, has_older_names, known_names
+from gymlab.config.names import Algorithms, SchemaOf, algorithm_name, has_older_names, near_field
 from gymlab.config.open_keys import check_open_keys
 from gymlab.config.phases import parse_phases
-from gymlab.config.reads import ReadsOf, check_reads, take_rates
+from gymlab.config.reads import ReadsOf, check_reads, refuse_choices, take_rates
 from gymlab.config.schema import Config, Phase
 from gymlab.config.sense import senseless
 from gymlab.config.targets import check_targets
@@ -89,6 +89,7 @@ def load(
     _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices, spec_on_top)
     tree = translate(tree, schema, section.place)
     reads = reads_of(tree["algo_id"]) if reads_of is not None else None
+    refuse_choices(tree, reads, section.place)
     if reads is not None:
         take_rates(tree, reads, section.place)
     _check_fields(tree, schema, section, library, notices, known)
@@ -404,7 +405,7 @@ def _check_fields(
                 raise ConfigError(f"{told} Leave it out.")
             notices.append(told)
         elif key not in known.fields:
-            near = did_you_mean(key, known_names(known.fields if at_root else schema.model_fields))
+            near = near_field(key, schema.model_fields) or (near_field(key, sorted(known.fields)) if at_root else "")
             raise ConfigError(f"{where}: unknown key `{key}`. {near}{_of_a_plugin(file, known)}".rstrip())
         else:
             owners = known.owners(key)

@@ -10,6 +10,7 @@ from typing import Any
 
 from gymlab.config.schedules import is_schedule, split_schedule_key
 from gymlab.config.schema import Config
+from gymlab.errors import did_you_mean
 
 SchemaOf = Callable[[str], type[Config]]
 """The config class of an algorithm, by its registered name."""
@@ -43,6 +44,9 @@ ALIASES = {
 
 TRANSLATED = ("subproc", "normalize", "use_baseline")
 """Older names whose value is translated too."""
+
+MEANINGS = {"lr": ("lr",), "init_modules": ("init_parts",)}
+"""Keys that people write, and how the names of the fields that they mean end."""
 
 RETIRED = {
     "seed_train": "every purpose has its own stream below `seed`",
@@ -121,9 +125,14 @@ def has_older_names(keys: Iterable[str]) -> bool:
     return any(key in RETIRED or key in TRANSLATED or (key in ALIASES and key != "_dims") for key in keys)
 
 
-def known_names(schema_fields: Iterable[str]) -> list[str]:
-    """Names to look for a near match in."""
-    return [*schema_fields, *ALIASES, *TRANSLATED]
+def near_field(key: str, fields: Iterable[str]) -> str:
+    """A sentence with the fields that an unknown key may have meant: by meaning, by spelling, or an older name by its spelling."""
+    fields = list(fields)
+    endings = MEANINGS.get(key, ())
+    meant = [name for name in fields if any(name == ending or name.endswith(f"_{ending}") for ending in endings)]
+    if meant:
+        return f"Did you mean {' or '.join(repr(name) for name in meant)}?"
+    return did_you_mean(key, fields, most=2) or did_you_mean(key, [*ALIASES, *TRANSLATED], most=2)
 
 
 def file_stem(name: str) -> str:

@@ -17,6 +17,8 @@ from gymlab.config.wording import hint, listing
 from gymlab.config.yaml_reader import COMMAND_LINE, SWEEP, Located
 from gymlab.errors import ConfigError
 
+SINGLE_GROUPS = {"controller": "controllers", "buffer": "buffers"}
+"""Config groups of one part, and the fields that hold such parts by name."""
 SLOT_GROUPS = ("optimizers", "components", "controllers", "buffers")
 """Fields of a config that hold parts by name."""
 
@@ -38,6 +40,19 @@ class Reads:
 
 ReadsOf = Callable[[str], Reads]
 """What an algorithm reads, by its registered name."""
+
+
+def refuse_choices(tree: Located, reads: Reads | None, place: str) -> None:
+    """Raise for `controller=NAME` where no config group of that name was there to take it from."""
+    for single, plural in SINGLE_GROUPS.items():
+        if single not in tree:
+            continue
+        known = getattr(reads, plural, ())
+        ways = " or ".join(f"{plural}.{name}={{_target_: ...}}" for name in known)
+        raise ConfigError(
+            f"{located(tree, single, place)}: `{single}={tree[single]}`: there is no config group {single}/ to take it from, "
+            + (f"and {tree['algo_id']} reads nothing under {plural}." if not ways else f"write {ways}.")
+        )
 
 
 def take_rates(tree: Located, reads: Reads, place: str) -> None:

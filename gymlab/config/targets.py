@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,7 @@ SHIPPED = {
 }
 """Components that ship, by the name that `_target_` gives them; imported when first asked for."""
 
+_OF_METHOD = re.compile(r"^[\w.<>]+\(\) ")
 _MARKS = ("_target_", "_partial_")
 
 
@@ -120,11 +122,22 @@ def _build(node: Any, arguments: Mapping[str, Any]) -> Any:
             return factory(**given)
         except TypeError as error:
             raise ConfigError(
-                f"{node['_target_']} cannot be built from {', '.join(given) or 'no arguments'}: {error}."
+                f"{node['_target_']} cannot be built from {', '.join(given) or 'no arguments'}: {_in_words(error)}."
             ) from error
     if isinstance(node, Sequence) and not isinstance(node, str | bytes):
         return [_build(value, {}) for value in node]
     return node
+
+
+def _in_words(error: TypeError) -> str:
+    """Python's complaint about arguments, without the name of a method that the user never wrote."""
+    text = _OF_METHOD.sub("it ", str(error))
+    if "it missing" not in text:
+        return text
+    missing = ", ".join(re.findall(r"'(\w+)'", text))
+    return (
+        f"it needs {missing} as well. Where the algorithm has these to give, write `_partial_: true` beside `_target_`"
+    )
 
 
 def _factory(name: str) -> Callable[..., Any]:

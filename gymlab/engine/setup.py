@@ -217,16 +217,27 @@ def bind_workflow(
         counters=counters,
         raw_observation_space=raw_observation_space,
         train_environment=environment,
-        components=SimpleNamespace(**{name: instantiate(node) for name, node in config.components.items()}),
-        controller_manager=ControllerManager({name: instantiate(node) for name, node in config.controllers.items()}),
-        buffers={name: instantiate(node) for name, node in config.buffers.items()},
-        optimizers={name: instantiate(node) for name, node in config.optimizers.items()},
+        components=SimpleNamespace(**_build_slots(config, "components")),
+        controller_manager=ControllerManager(_build_slots(config, "controllers")),
+        buffers=_build_slots(config, "buffers"),
+        optimizers=_build_slots(config, "optimizers"),
         stop_requested=stop_requested,
     )
     _seed_libraries(context.seeds.child("libraries"))
     workflow = workflow_class(context)
     workflow.initialize()
     return workflow
+
+
+def _build_slots(config: Config, group: str) -> dict[str, Any]:
+    """The parts that a config describes in one of its slot groups, by name."""
+    built = {}
+    for name, node in getattr(config, group).items():
+        try:
+            built[name] = instantiate(node)
+        except ConfigError as error:
+            raise ConfigError(f"{group}.{name}: {error}") from error
+    return built
 
 
 def run_seeds(config: Config, rank: int = 0) -> SeedTree:

@@ -1,5 +1,7 @@
 """What no one reads is refused by name, and a learning rate has one place."""
 
+import re
+
 import pytest
 
 from gymlab.config.reads import Reads
@@ -39,6 +41,21 @@ def load_reading(load_variant):
 def test_a_part_that_nothing_reads_is_refused(load_reading, override, words):
     with pytest.raises(ConfigError, match=rf"command line.*{words}" if "components" in words else words):
         load_reading("seed: 1", override)
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (
+            "controller=cem_planner",
+            "no config group controller/ to take it from, and ppo reads nothing under controllers.",
+        ),
+        ("buffer=disk_buffer", "no config group buffer/ to take it from, write buffers.replay={_target_: ...}."),
+    ],
+)
+def test_a_choice_without_its_group_is_told_what_the_algorithm_reads(load_reading, choice, words):
+    with pytest.raises(ConfigError, match=re.escape(f"`{choice}`: there is {words}")):
+        load_reading("seed: 1", choice)
 
 
 def test_a_file_is_named_with_its_line(load_reading):

@@ -108,5 +108,9 @@ def test_a_registered_component_with_nested_ones(monkeypatch):
 
 
 def test_wrong_arguments_are_told_in_one_line():
-    with pytest.raises(ConfigError, match=r"torch.nn.Linear cannot be built from in_features: .*out_features"):
+    with pytest.raises(
+        ConfigError, match=r"torch.nn.Linear cannot be built from in_features: it needs out_features as"
+    ):
         instantiate({"_target_": "torch.nn.Linear", "in_features": 3})
+    with pytest.raises(ConfigError, match=r"from in_features, width: it got an unexpected keyword argument 'width'"):
+        instantiate({"_target_": "torch.nn.Linear", "in_features": 3, "width": 3})

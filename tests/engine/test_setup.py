@@ -151,3 +151,12 @@ def test_freed_memory_is_kept() -> None:
     """64 MB are 16,384 pages, which are not paid for each time: once, and again where a small piece took a corner of the gap."""
     ran = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
     assert int(ran.stdout) < 6 * 16_384
+
+
+def test_a_part_that_lacks_arguments_is_named_by_its_slot():
+    replay = "buffers.replay={_target_: prioritised_replay, capacity: 100}"
+    config = resolve("CartPole-v1", algo="dreamer", overrides=[replay]).config
+    with pytest.raises(
+        ConfigError, match=r"^buffers.replay: .* it needs fields, num_envs, generator as well.*_partial_"
+    ):
+        prepare(config)

@@ -21,6 +21,13 @@ from gymlab.engine.callbacks.base import Callback
 from gymlab.engine.run import Run
 from gymlab.errors import CheckpointError, ConfigError, GymlabError
 
+
+@pytest.fixture(autouse=True)
+def commit(monkeypatch):
+    """Of a checkout without changes: one with changes does not say what trained, and a repetition says so."""
+    monkeypatch.setattr("gymlab.engine.run.source_commit", lambda: "0123456789ab")
+
+
 SHORT = {"quiet": True, "video": False, "eval_episodes": 2, "eval_max_episode_steps": 10, "torch_threads": 1, "seed": 3}
 PPO = {"n_envs": 2, "n_steps": 32, "batch_size": 32, "n_epochs": 2, "max_env_steps": 512, "eval_freq_epochs": 2}
 SEQUENCES = {"n_envs": 2, "max_env_steps": 160, "epoch_env_steps": 32, "batch_size": 4}

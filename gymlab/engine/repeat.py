@@ -189,7 +189,7 @@ def repeat(
                 leg=leg,
             )
         else:
-            made = resume(Run(made.dir), "@last", config, leg=leg)
+            made = resume(Run(made.dir), "@last", config, notices=notices, leg=leg)
         if torch.distributed.is_initialized():
             torch.distributed.barrier()  # the first process may still be writing
         if _is_beside():

@@ -261,14 +261,20 @@ def _train_in(
             # A tracker that did not start: nothing was trained, so there is no run.
             shutil.rmtree(run.dir, ignore_errors=True)
         else:
-            run.update_record(status="crashed", reason=_reason(error), ended=time.time())
+            run.update_record(
+                status="crashed", reason=_reason(error), ended=time.time(), wall_seconds=wall_seconds(run)
+            )
         raise
     run.mark_last()
     try:
         with monitor:
             loop = _run_loop(run, session, monitor, notices, start, threshold, leg)
             status = "stopped" if loop.stopped else "finished"
-            run.update_record(status=status, reason=loop.stop_reason, ended=time.time(), best_return=loop.best_score)
+            # Between two parts of a repetition there is no report that would have written the time down.
+            wall = {} if leg is None or leg.is_last else {"wall_seconds": wall_seconds(run)}
+            run.update_record(
+                status=status, reason=loop.stop_reason, ended=time.time(), best_return=loop.best_score, **wall
+            )
     except BaseException as error:
         # Where the disk is full this cannot be written either: a run whose process is gone counts as crashed anyway.
         with suppress(OSError, GymlabError):

@@ -191,6 +191,15 @@ def test_a_run_that_was_resumed_with_other_settings(tmp_path, ppo):
     assert_same(run, twice.run)
 
 
+def test_a_repetition_in_parts_keeps_its_wall_time_and_whom_it_repeats(tmp_path, ppo):
+    ppo(max_env_steps=256)
+    gymlab.resume("one", runs_dir=tmp_path, max_env_steps=512, gamma=0.9)
+    record = gymlab.repeat("one", runs_dir=tmp_path).run.record
+    assert len(record["resumed"]) == 1
+    assert record["wall_seconds"] > record["seconds"] > 0
+    assert record["notices"][0] == "Repeats one."
+
+
 def test_what_was_given_up_twice_is_not_trained(tmp_path, ppo):
     run = ppo(keep_checkpoints=99, eval_freq_epochs=1)
     gymlab.resume("one", epoch=6, runs_dir=tmp_path, max_env_steps=1024)

@@ -121,11 +121,11 @@ def idle_settings(config: Config, kinds: Collection[str] | None = None) -> Itera
         if bool(rule.on) is (kinds is None) or not rule.holds(config, kinds or ()):
             continue
         for name in rule.names:
-            if getattr(config, name) not in rule.satisfied and data[name] != _usual(type(config), data, name):
+            if getattr(config, name) not in rule.satisfied and data[name] != usual_value(type(config), data, name):
                 yield name, rule
 
 
-def _usual(schema: type[Config], data: Mapping[str, Any], name: str) -> Any:
+def usual_value(schema: type[Config], data: Mapping[str, Any], name: str) -> Any:
     """What a setting is where nobody sets it: the preset's value, else the default."""
     filled = schema.fill_in({key: value for key, value in data.items() if key != name})
     return json.loads(json.dumps(filled[name] if name in filled else default_of(schema, name), default=str))
@@ -191,7 +191,7 @@ def check_on_environments(config: Config, kinds: Collection[str], *, resumed: bo
     for name, rule in idle_settings(config, kinds):
         sentence = f"{rule.sentence(name, config)}."
         if not rule.notice and not resumed:
-            default = _usual(type(config), config.model_dump(mode="json", by_alias=True), name)
+            default = usual_value(type(config), config.model_dump(mode="json", by_alias=True), name)
             raise ConfigError(f"{sentence} Leave it out, or set {name}={_shown(default)}.")
         notices.append(sentence)
     return notices

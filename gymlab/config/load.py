@@ -105,7 +105,7 @@ def load(
     trusts_files = algo is not None or has_older_names(fields)
     check_effects(config, tree, given, section.place, notices, trusts_files=trusts_files)
     notices += kept_from_presets(config, tree, given, section.place)
-    notices += senseless(config)
+    notices += senseless(config, given)
     return Loaded(
         config,
         tuple(dict.fromkeys(notices)),

@@ -87,6 +87,7 @@ class PPOConfig(OnPolicyConfig):
         NoEffect(
             ("gae_lambda",), "nothing is a lambda-return", {"returns_type": MONTE_CARLO, "policy_targets": ("returns",)}
         ),
+        NoEffect(("clip_range_vf",), "no value is learned", {"vf_coef": (0.0,)}),
     )
 
     # Rollout and minibatches

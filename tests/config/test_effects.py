@@ -45,6 +45,7 @@ def test_precision_has_an_effect_where_the_workflow_says_that_it_honours_it(name
     ("fields", "message"),
     [
         ({"replay_is_clip": 5.0}, r"replay_is_clip has no effect with replay_ratio: 0 \(no stored"),
+        ({"vf_coef": 0, "clip_range_vf": 0.2}, r"clip_range_vf has no effect with vf_coef: 0.0 \(no value is learned"),
         ({"replay_buffer_size": 100}, "replay_buffer_size has no effect with replay_ratio: 0"),
         ({"normalize_returns": "batch"}, "normalize_returns has no effect with policy_targets: advantages"),
         ({"advantages_type": "baseline", "policy_targets": "returns"}, "advantages_type has no effect"),

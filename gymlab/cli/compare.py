@@ -27,6 +27,10 @@ GROUPS = ("experiment", "algorithm", "env")
 AXES = {"env_steps": "env steps", "time": "seconds"}
 WIDE = 116
 """Width from which on a group has one line."""
+POOLED = (
+    "all environments: IQM and median have bootstrap intervals, which are too narrow for few runs "
+    "(of 5 in each environment they hold the true value in 84 to 95% of cases, of 30 in 93 to 98%)"
+)
 RANDOM_EPISODES = 20
 """Episodes that say what chance scores in an environment whose spec does not."""
 
@@ -282,9 +286,10 @@ def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -
         where = f" ({improvement.environment})" if len(comparison.improvements) > 1 else ""
         told = f"P({improvement.first} > {improvement.second}) = {improvement.probability}{where}"
         console.print(told, soft_wrap=True)
-    pooled = ", of all environments by stratified bootstrap" if comparison.normalised else ""
-    told = f"score: {score}; 95% intervals over runs{pooled}; the range below {FEWEST} runs"
+    told = f"score: {score}; 95% intervals over runs; the range below {FEWEST} runs"
     console.print(told, style="dim", soft_wrap=True)
+    if comparison.normalised:
+        console.print(POOLED, style="dim", soft_wrap=True)
     console.print(f"picture {picture}\ntable   {table_file}", soft_wrap=True)
 
 

@@ -1,9 +1,11 @@
 """Estimates with honest intervals: Student's t for means, Wilson for success rates, rliable's bootstrap over runs and tasks.
 
 The estimators are those of Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice"). Their percentile
-bootstrap is right for many tasks pooled; for the few seeds of one task it is too narrow (5 seeds: it holds the true mean
-in 84% of cases, not in 95%), so that there each statistic has an interval of its own. No interval can know of what the
-sample has not shown: an agent that fails once in 100 episodes has played 37% of its evaluations of 100 without a failure.
+bootstrap is too narrow for few seeds (5 seeds of one task: it holds the true mean in 84% of cases, not in 95%), so that
+each statistic that has an interval of its own gets that one; the bootstrap is left for the IQM and the median over several
+tasks. Student's t takes the mean for nearly normal: of few values of a skewed distribution it covers less than 95%. No interval
+can know of what the sample has not shown: an agent that fails once in 100 episodes has played 37% of its evaluations of
+100 without a failure.
 """
 
 from __future__ import annotations
@@ -88,12 +90,12 @@ def reward_text(value: float) -> str:
 def estimate(values: npt.ArrayLike, *, episodes: bool = False) -> Interval:
     """Mean with Student's t interval; with the range below `FEWEST` values. Equal values have zero width.
 
-    `episodes`: each value is the return of one episode. Where those are all 0 or 1 they are a success rate, and get
-    Wilson's interval: 100 of 100 successes are [0.963, 1.000].
+    `episodes`: each value is the return of one episode. Where those are all 0 or 1, and not all 0, they are a success rate,
+    and get Wilson's interval: 100 of 100 successes are [0.963, 1.000]. Returns of 0 alone may be of any task.
     """
     sample = _sample(values)
     low, high = None, None
-    if episodes and sample.size >= FEWEST and np.isin(sample, (0.0, 1.0)).all():
+    if episodes and sample.size >= FEWEST and sample.any() and np.isin(sample, (0.0, 1.0)).all():
         low, high = wilson(int(sample.sum()), sample.size)
     elif sample.size >= FEWEST:
         low, high = _bounds(mean_bounds, sample)
@@ -105,20 +107,22 @@ def estimate(values: npt.ArrayLike, *, episodes: bool = False) -> Interval:
 def estimates(scores: npt.ArrayLike) -> dict[str, Interval]:
     """IQM, mean and median of scores [runs, tasks].
 
-    Of one task: each with its own interval over runs. Of several: rliable's aggregates. Below `FEWEST` runs: none.
+    Of one task: each with its own interval over runs. Of several: rliable's aggregates, the mean with Student's t. None has
+    an interval below `FEWEST` runs, nor where only the middle ones of the runs are equal: there is a spread, which they do not show.
     """
     matrix = _matrix(scores)
     runs, tasks = matrix.shape
     if tasks > 1:
         found = aggregate(matrix)
-        return {
-            name: found[name] if runs >= FEWEST else _without_bounds(found[name]) for name in ("iqm", "mean", "median")
-        }
+        mean_low, mean_high = task_mean_bounds(matrix) if runs >= FEWEST else (None, None)
+        found["mean"] = replace(found["mean"], low=mean_low, high=mean_high)
+        return {name: _where_known(found[name], matrix) for name in ("iqm", "mean", "median")}
     sample = matrix[:, 0]
 
     def with_bounds(value: float, bounds: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Interval:
         low, high = _bounds(bounds, sample) if runs >= FEWEST else (None, None)
-        return Interval(value, low, high, runs)
+        found = Interval(value, low, high, runs, float(sample.min()), float(sample.max()))
+        return _where_known(found, matrix)
 
     return {
         "iqm": with_bounds(iqm(sample), iqm_bounds),
@@ -132,6 +136,21 @@ def mean_bounds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     count = values.shape[-1]
     half = t_quantile(count - 1) * values.std(axis=-1, ddof=1) / math.sqrt(count)
     centre = values.mean(axis=-1)
+    return centre - half, centre + half
+
+
+def task_mean_bounds(scores: np.ndarray) -> tuple[float, float]:
+    """95% interval of the mean of per-task means of scores [runs, tasks]: Student's t of their joint deviation.
+
+    Degrees of freedom of Welch and Satterthwaite: from those of one task, where a single one varies, to those of all together.
+    """
+    runs, tasks = scores.shape
+    squares = scores.var(axis=0, ddof=1) / runs
+    centre = float(scores.mean(axis=0).mean())
+    if not squares.any():
+        return centre, centre
+    freedom = float((runs - 1) * squares.sum() ** 2 / np.square(squares).sum())
+    half = t_quantile(freedom) * math.sqrt(squares.sum()) / tasks
     return centre - half, centre + half
 
 
@@ -178,10 +197,10 @@ def _median_places(count: int) -> tuple[int, float]:
 
 
 @cache
-def t_quantile(freedom: int) -> float:
-    """Student's t at 97.5%: exact for 1 to 3 degrees of freedom, then its expansion about the normal (Abramowitz and Stegun 26.7.5)."""
+def t_quantile(freedom: float) -> float:
+    """Student's t at 97.5%: exact for 1, 2 and 3 degrees of freedom, then its expansion about the normal (Abramowitz and Stegun 26.7.5)."""
     if freedom <= 3:
-        return {1: 12.706205, 2: 4.302653, 3: 3.182446}[freedom]
+        return {1.0: 12.706205, 2.0: 4.302653, 3.0: 3.182446}[freedom]
     z = _NORMAL
     return (
         z
@@ -253,24 +272,26 @@ def probability_of_improvement(
 def improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> Interval:
     """The probability of improvement with the interval that fits: below `FEWEST` runs of either none.
 
-    Of one task it is Newcombe's (2006, method 5), which has a width even where all runs of one beat all of the other; the
-    bootstrap would say 1.000 [1.000, 1.000] then.
+    It is Newcombe's (2006, method 5), which has a width even where all runs of one beat all of the other; the bootstrap
+    would say 1.000 [1.000, 1.000] then.
     """
-    one, other = _matrix(first), _matrix(second)
-    if min(len(one), len(other)) < FEWEST:
-        return _without_bounds(probability_of_improvement(one, other, resamples=1))
-    if one.shape[1] > 1:
-        return probability_of_improvement(one, other)
-    probability = float(_improvement(one[None], other[None])[0])
-    return Interval(probability, *newcombe(probability, len(one), len(other)), min(len(one), len(other)))
+    found = probability_of_improvement(first, second, resamples=1)
+    if found.n < FEWEST:
+        return replace(found, low=None, high=None)
+    (runs, tasks), others = _matrix(first).shape, len(_matrix(second))
+    low, high = newcombe(found.mean, runs, others, tasks)
+    return replace(found, low=low, high=high)
 
 
-def newcombe(probability: float, first: int, second: int) -> tuple[float, float]:
-    """95% interval of P(X > Y) measured over all pairs of `first` and `second` values: where it is 1.96 of its deviations away."""
-    mean_size = (first + second) / 2 - 1
+def newcombe(probability: float, first: int, second: int, tasks: int = 1) -> tuple[float, float]:
+    """95% interval of P(X > Y) measured over all pairs of `first` and `second` values: where it is 1.96 of its deviations away.
+
+    As a mean over `tasks` its variance is taken for that of equal ones: where they differ, the interval is too wide, not too narrow.
+    """
+    mean_size, pairs = (first + second) / 2 - 1, first * second * tasks
 
     def deviation(p: float) -> float:
-        return math.sqrt(p * (1 - p) * (1 + mean_size * ((1 - p) / (2 - p) + p / (1 + p))) / (first * second))
+        return math.sqrt(p * (1 - p) * (1 + mean_size * ((1 - p) / (2 - p) + p / (1 + p))) / pairs)
 
     def end(outermost: float) -> float:
         near, far = probability, outermost
@@ -363,8 +384,13 @@ def _bounds(bounds: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], sampl
     return float(low), float(high)
 
 
-def _without_bounds(found: Interval) -> Interval:
-    return replace(found, low=None, high=None)
+def _where_known(found: Interval, scores: np.ndarray) -> Interval:
+    """Without bounds below `FEWEST` runs, and where bounds of no width stand for runs that differ."""
+    low, high = found.low, found.high
+    if low is None or high is None:
+        return found
+    too_narrow = math.isclose(low, high, rel_tol=1e-12) and bool(np.ptp(scores, axis=0).any())
+    return replace(found, low=None, high=None) if found.n < FEWEST or too_narrow else found
 
 
 def _matrix(scores: npt.ArrayLike) -> np.ndarray:

@@ -172,6 +172,9 @@ def test_several_environments_stand_apart_unless_normalised(cli, tmp_path):
     assert values == pytest.approx({"ppo": 1.0, "reinforce": 0.5})
     with Image.open(tmp_path / "comparison" / "compare.png") as picture:
         assert picture.size[1] > 1500
+    told = "IQM and median have bootstrap intervals, which are too narrow for few runs"
+    assert told in cli("compare", "cart-*", "far-*", "--normalise").out
+    assert told not in cli("compare", "cart-*", "far-*").out
     ragged = cli("compare", "cart-*", "far-ppo-*", "far-reinforce-0", "--normalise")
     assert ragged.code == 2
     assert "as many runs in each environment" in ragged.err

@@ -19,6 +19,7 @@ from gymlab.metrics.statistics import (
     newcombe,
     probability_of_improvement,
     t_quantile,
+    task_mean_bounds,
     wilson,
 )
 
@@ -73,6 +74,19 @@ def test_intervals_over_a_hundred_episodes_hold_the_truth_of_skewed_returns_too(
     assert estimate(samples[0], episodes=True).ci95 == pytest.approx(list(map(float, mean_bounds(samples[0]))))
 
 
+@pytest.mark.parametrize(
+    ("n", "lognormal", "fails"), [(5, 0.82, 0.40), (10, 0.84, 0.65), (30, 0.89, 0.90), (100, 0.91, 0.94)]
+)
+def test_of_few_skewed_values_the_interval_holds_less_than_it_says(n, lognormal, fails):
+    """As docs/how-to/compare-runs.md tells."""
+    generator = np.random.default_rng(n)
+    assert covered(mean_bounds(generator.lognormal(size=(SAMPLES, n))), math.exp(0.5)) == pytest.approx(
+        lognormal, abs=0.015
+    )
+    samples = SKEWED["one in ten fails"](generator, (SAMPLES, n))
+    assert covered(mean_bounds(samples), 0.1 * 50.0 + 0.9 * 480.0) == pytest.approx(fails, abs=0.02)
+
+
 @pytest.mark.parametrize("rate", [0.5, 0.9, 0.98])
 @pytest.mark.parametrize("n", [30, 100])
 def test_a_success_rate_has_the_interval_of_wilson(rate, n):
@@ -83,6 +97,8 @@ def test_a_success_rate_has_the_interval_of_wilson(rate, n):
     assert 0.92 <= covers <= 0.99
     assert estimate([1.0] * 97 + [0.0] * 3, episodes=True).ci95 == pytest.approx(list(wilson(97, 100)))
     assert str(estimate([1.0] * 100, episodes=True)) == "1.000 [0.963, 1.000]"
+    # Returns of 0 alone need not be failures: the task may pay anything.
+    assert str(estimate([0.0] * 100, episodes=True)) == "0.000 (all 100 equal)"
     # Means over seeds are no successes, though they may be 1.
     assert str(estimate([1.0] * 5)) == "1.000 (all 5 equal)"
 
@@ -225,6 +241,27 @@ def test_probability_of_improvement_has_a_width_where_all_runs_of_one_are_better
     assert str(few) == "1.000 (n=3, no interval)"
 
 
+def test_probability_of_improvement_over_tasks_has_a_width_too():
+    better, worse = np.arange(10.0).reshape(5, 2) + 100, np.arange(10.0).reshape(5, 2)
+    found = improvement(better, worse)
+    assert (found.mean, found.high) == (1.0, 1.0)
+    # Narrower than of one task, for which the same runs tell half as much.
+    assert improvement(better[:, :1], worse[:, :1]).low < found.low < 0.8
+    assert str(found) == "1.000 [0.790, 1.000]"
+
+
+@pytest.mark.parametrize("shifts", [(0.0, 0.0), (2.0, 2.0), (1.0,) * 10, (0.0, 1.0, 2.0, 3.0), (-2.0, 2.0)])
+@pytest.mark.parametrize("n", [5, 30])
+def test_the_probability_of_improvement_over_tasks_holds_the_truth_in_95_percent_of_cases_or_more(n, shifts):
+    true = np.mean([0.5 + 0.5 * math.erf(shift / 2) for shift in shifts])
+    generator, count, holds = np.random.default_rng(n), 500, 0
+    for _ in range(count):
+        first, second = generator.normal(shifts, size=(n, len(shifts))), generator.normal(size=(n, len(shifts)))
+        found = improvement(first, second)
+        holds += found.low <= true <= found.high
+    assert holds / count >= 0.93
+
+
 @pytest.mark.parametrize("n", [5, 10, 30, 100])
 @pytest.mark.parametrize("apart", [0.0, 1.0, 2.0])
 def test_the_probability_of_improvement_holds_the_truth_in_95_percent_of_cases(n, apart):
@@ -257,11 +294,61 @@ def test_the_median_of_one_task_is_of_its_runs_and_of_several_of_their_means():
 def test_several_tasks_are_pooled_by_the_bootstrap_of_rliable_from_five_runs_on():
     scores = np.random.default_rng(0).normal(size=(5, 3))
     pooled = aggregate(scores)
-    assert estimates(scores) == {name: pooled[name] for name in ("iqm", "mean", "median")}
+    for name in ("iqm", "median"):
+        assert estimates(scores)[name] == pooled[name]
     for name, found in estimates(scores[:4]).items():
         assert (found.mean, found.ci95) == (aggregate(scores[:4])[name].mean, None)
-    other = scores - 0.5
-    assert improvement(scores, other) == probability_of_improvement(scores, other)
+    assert improvement(scores, scores - 0.5).mean == probability_of_improvement(scores, scores - 0.5).mean
+
+
+def test_the_mean_over_several_tasks_by_hand():
+    scores = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0], [3.0, 1.0], [4.0, 1.0]])
+    # One task varies: 4 degrees of freedom, and half the deviation that its own mean has.
+    low, high = mean_bounds(scores[:, 0])
+    assert estimates(scores)["mean"].ci95 == pytest.approx([1.5 - (high - low) / 4, 1.5 + (high - low) / 4])
+    # Two vary alike: 8 degrees of freedom.
+    scores[:, 1] = scores[::-1, 0]
+    half = t_quantile(8) * math.sqrt(2 * 2.5 / 5) / 2
+    assert estimates(scores)["mean"].ci95 == pytest.approx([2.0 - half, 2.0 + half])
+
+
+@pytest.mark.parametrize(("runs", "tasks"), [(5, 2), (5, 10), (10, 2), (30, 2)])
+@pytest.mark.parametrize("unequal", [False, True])
+def test_what_intervals_over_several_tasks_hold(runs, tasks, unequal):
+    """That of the mean what it says; the bootstrap's of IQM and median what docs/how-to/compare-runs.md says."""
+    generator = np.random.default_rng(runs)
+    deviations = np.linspace(0.1, 1.0, tasks) if unequal else np.ones(tasks)
+    centres = np.linspace(0.0, 0.5, tasks) if unequal else np.zeros(tasks)
+    # An IQM of so many scores is expected to be that of samples of the same size.
+    expected = np.mean([iqm(generator.normal(centres, deviations, (runs, tasks))) for _ in range(4000)])
+    true = {"iqm": expected, "median": np.median(centres), "mean": centres.mean()}
+    holds, count = dict.fromkeys(true, 0), 500
+    for seed in range(count):
+        scores = generator.normal(centres, deviations, (runs, tasks))
+        low, high = task_mean_bounds(scores)
+        holds["mean"] += low <= true["mean"] <= high
+        pooled = aggregate(scores, seed=seed, resamples=300)
+        for name in ("iqm", "median"):
+            holds[name] += pooled[name].low <= true[name] <= pooled[name].high
+    assert holds["mean"] / count == pytest.approx(0.95, abs=0.03)
+    least = {5: 0.81, 10: 0.86, 30: 0.90}[runs]
+    assert min(holds["iqm"], holds["median"]) / count >= least
+    if unequal and runs == 5:
+        assert min(holds["iqm"], holds["median"]) / count < 0.91
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"), [([0, 5, 5, 5, 5, 5, 5, 5, 5, 9], 5.0), ([1, 7, 7, 7, 7, 7, 7, 7, 7, 7], 7.0)]
+)
+def test_runs_of_which_the_middle_ones_are_equal_are_not_all_equal(values, kept):
+    for name in ("iqm", "median"):
+        found = estimates(np.array(values)[:, None])[name]
+        assert (found.mean, found.ci95) == (kept, None)
+        assert str(found) == f"{kept:.3f} (range {values[0]:.3f} to {values[-1]:.3f})"
+    same_within_a_task = np.tile([1.0, 5.0], (5, 1))
+    assert str(estimates(same_within_a_task)["median"]) == "3.000 (all 5 equal)"
+    one_varies = np.hstack([np.tile([1.0, 3.0], (5, 1)), np.arange(5.0, 10.0)[:, None]])
+    assert str(estimates(one_varies)["median"]) == "3.000 (n=5, no interval)"
 
 
 def test_the_median_of_five_runs_lies_within_their_range():

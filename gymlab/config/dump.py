@@ -66,9 +66,9 @@ def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
 
 
 def diff_data(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The same for configs as plain data."""
+    """The same for configs as plain data. `spec.task` is no difference of its own: it follows from others."""
     before, after = flat(old), flat(new)
-    keys = dict.fromkeys([*before, *after])
+    keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith("spec.task")]
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 

@@ -69,3 +69,21 @@ def follow_overrides(tree: Located, declared: Located) -> dict[str, Any]:
             tree.pop(key)
     tree.setdefault("project_id", current_id(str(now))[0])
     return spec
+
+
+def threshold_task(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The threshold that a file's spec has, and the settings of the environment that it holds for."""
+    returns = (tree.get("spec") or {}).get("returns") or {}
+    task = {key: deepcopy(tree.get(key)) for key in ("env_kwargs", "max_episode_steps")}
+    return {"threshold": returns.get("threshold_solved"), **task}
+
+
+def note_task(tree: Located, of_file: Mapping[str, Any]) -> None:
+    """Write into the spec what its threshold holds for, where the environment has other settings on top and the threshold is the file's."""
+    now = threshold_task(tree)
+    if now["threshold"] is None or now["threshold"] != of_file["threshold"] or tree["spec"].get("task"):
+        return
+    before = {key: of_file[key] for key in ("env_kwargs", "max_episode_steps")}
+    if any((now[key] or None) != (value or None) for key, value in before.items()):
+        plain = {"env_kwargs": dict(before["env_kwargs"] or {}), "max_episode_steps": before["max_episode_steps"]}
+        tree.put("spec", {**tree["spec"], "task": plain}, tree.where.get("spec"))

@@ -15,7 +15,7 @@ from gymlab.config.effects import check_effects, kept_from_presets
 from gymlab.config.environment_files import EnvironmentFile, Library, Section, found_here, search_roots
 from gymlab.config.environment_ids import check_known, check_module, current_id
 from gymlab.config.interpolation import has_references, resolve_references
-from gymlab.config.labels import check_variant, declared_by, follow_overrides
+from gymlab.config.labels import check_variant, declared_by, follow_overrides, note_task, threshold_task
 from gymlab.config.names import Algorithms, SchemaOf, algorithm_name, has_older_names, near_field
 from gymlab.config.open_keys import check_open_keys
 from gymlab.config.phases import parse_phases
@@ -77,6 +77,7 @@ def load(
         fields, added = compose(fields, choices, library, section.place)
     tree = rename(fields, section.place, notices)
     declared = declared_by(section, rename(section.fields, section.place, []), algorithms)
+    of_file = threshold_task(tree)
     tree = _lay_on_top(tree, notices, sweep or {}, debugger, values, env_kwargs)
     referred: set[str] = set()
     if has_references(tree):
@@ -86,7 +87,8 @@ def load(
     _name_algorithm(tree, section, algorithms)
     spec_on_top = follow_overrides(tree, declared)
     schema = schema_of(tree["algo_id"])
-    _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices, spec_on_top)
+    base = _name_environment(tree, section, " ".join([experiment or "", *values]), library, notices, spec_on_top)
+    note_task(tree, of_file if base is None else threshold_task(base))
     tree = translate(tree, schema, section.place)
     reads = reads_of(tree["algo_id"]) if reads_of is not None else None
     refuse_choices(tree, reads, section.place)
@@ -263,8 +265,8 @@ def _name_environment(
     library: Library,
     notices: list[str],
     spec_on_top: Mapping[str, Any],
-) -> None:
-    """Retired ids, the project's name, and a spec from the environment's file when the variant has none."""
+) -> Located | None:
+    """Retired ids, the project's name, and a spec from the environment's file when the variant has none; the base that has it."""
     if not isinstance(tree.get("env_id"), str):
         raise ConfigError(
             f"{section.place}: has no env_id. Add `env_id: CartPole-v1` (or the like) at the root of the file."
@@ -275,14 +277,17 @@ def _name_environment(
         notices.append(notice)
     if not tree.get("project_id"):
         tree["project_id"] = section.path.stem if section.path else tree["env_id"]
+    base = None
     if not tree.get("spec"):
         for file in library.matching(tree["env_id"]):
             if file.base.get("spec"):
                 tree.put("spec", deepcopy(file.base["spec"]), file.base.where.get("spec"))
                 library.take(file)
+                base = file.base
                 break
     for name, value in spec_on_top.items():
         set_dotted(tree, f"spec.{name}", value, COMMAND_LINE)
+    return base
 
 
 def _lay_on_top(

@@ -40,6 +40,8 @@ class Spec(Frozen):
     """What the task is, in a sentence."""
     returns: dict[str, Any] = Field(default_factory=dict)
     """What an episode's return means; `threshold_solved` is the return that counts as solved."""
+    task: dict[str, Any] = Field(default_factory=dict)
+    """`env_kwargs` and `max_episode_steps` that the threshold holds for, written down where others were set on top of a file's; empty: for those of the config."""
 
     @field_validator("returns")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -9,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import numpy as np
 
+from gymlab.config.dotted import flat
 from gymlab.engine.statistics import EpisodeStatistics
 from gymlab.envs.build import episode_steps
 from gymlab.metrics.results import judge
@@ -27,6 +30,14 @@ if TYPE_CHECKING:
 STEP_LIMIT = 100_000
 """Steps after which an evaluation gives up on an episode that does not end, unless told otherwise."""
 PROGRESS_SECONDS = 0.5
+SAME_TASK = frozenset(
+    {
+        *("render_mode", "render_fps", "height", "width", "camera", "camera_id", "camera_name", "screen_size"),
+        *("screen_resolution", "tile_size", "view", "obs_type"),
+        *("protocol", "episodic_life", "reward_clipping", "noop_max", "use_fire_reset", "full_action_space"),
+    }
+)
+"""Arguments of environments that change what is seen, or how a game is played for learning: not what an episode's return means."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,8 @@ class EvaluationResult:
     def judged(self, config: Config, threshold: float | None) -> dict[str, Any]:
         """The summary with what may be said of it against the return that means solved."""
         longest = int(self.lengths.max()) if self.n else 0
-        facts = {"threshold": threshold, "shortened": shortened_episodes(config, longest=longest)}
+        shortened = shortened_episodes(config, longest=longest)
+        facts = {"threshold": threshold, "shortened": shortened, "changed": changed_task(config)}
         return judge({**self.summary(), **facts})
 
 
@@ -186,6 +198,35 @@ def shortened_episodes(
     if task is None or (config.reward_threshold is not None and config.max_episode_steps is not None):
         task = config.max_episode_steps
     return [cap, task] if (longest * config.frame_skip >= cap if task is None else cap < task) else None
+
+
+def changed_task(config: Config) -> list[str]:
+    """Settings of the environment that are others than those that the threshold holds for.
+
+    A spec's threshold holds for the settings of its file, a registered one for those that the environment is registered with;
+    who gives a `reward_threshold` gives it for their own. What wraps an environment changes no return: its own reward counts.
+    """
+    if config.reward_threshold is not None or (config.solved_threshold is not None and not config.spec.task):
+        return []
+    task, limit = config.spec.task, episode_steps(config.model_copy(update={"max_episode_steps": None}))
+    left_out = _default_kwargs(config.env_id)
+    of_task, of_config = flat({**left_out, **task.get("env_kwargs", {})}), flat({**left_out, **config.env_kwargs})
+    names = [name for name in {**of_task, **of_config} if name.partition(".")[0] not in SAME_TASK]
+    changed = [f"env_kwargs.{name}" for name in names if of_task.get(name) != of_config.get(name)]
+    steps = [config.max_episode_steps or limit, task.get("max_episode_steps") or limit]
+    return changed + (["max_episode_steps"] if steps[0] != steps[1] else [])
+
+
+def _default_kwargs(env_id: str) -> dict[str, Any]:
+    """What Gymnasium passes to an environment that is given nothing: what it is registered with, else the default of the parameter."""
+    registered = gym.registry.get(env_id)
+    if registered is None or registered.entry_point is None:
+        return {}
+    entry = registered.entry_point
+    made_by = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    parameters = inspect.signature(made_by).parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    return {**defaults, **registered.kwargs}
 
 
 def record_episode(

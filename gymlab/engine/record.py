@@ -70,6 +70,10 @@ def _is_shortened(value: Any) -> bool:
     return len(value) == 2 and is_whole(value[0]) and (value[1] is None or is_whole(value[1]))
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(is_text(name) for name in value)
+
+
 _RESULT: dict[str, Callable[[Any], bool]] = {
     "mean": is_number,
     "ci95": _is_interval,
@@ -79,6 +83,7 @@ _RESULT: dict[str, Callable[[Any], bool]] = {
     "cut": is_text,
     "steps": is_whole,
     "shortened": _is_shortened,
+    "changed": _are_names,
     "min": is_number,
     "max": is_number,
     "threshold": is_number,

@@ -31,7 +31,7 @@ from gymlab.engine.callbacks.video import Videos
 from gymlab.engine.changes import BY_RESUME, ChangeLog, ask
 from gymlab.engine.checkpoint import Checkpoint, CheckpointManager
 from gymlab.engine.chunk_store import attach_buffers
-from gymlab.engine.evaluation import shortened_episodes
+from gymlab.engine.evaluation import changed_task, shortened_episodes
 from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.legs import Leg, Place
@@ -361,13 +361,14 @@ def _callbacks(run: Run, session: Session, threshold: float | None, styles: Metr
     if config.eval_freq_epochs:
         callbacks.append(Evaluation(config.eval_freq_epochs, config.eval_warmup_epochs))
     callbacks.append(Alerts(run.dir, threshold, styles, enabled=config.alerts))
+    of_task = None if changed_task(config) else threshold
     callbacks.append(
         EarlyStop(
             on_eval=_threshold_for(
-                config.early_stop_on_eval_threshold, None if shortened_episodes(config) else threshold
+                config.early_stop_on_eval_threshold, None if shortened_episodes(config) else of_task
             ),
             on_train=_threshold_for(
-                config.early_stop_on_train_threshold, None if shortened_episodes(config, training=True) else threshold
+                config.early_stop_on_train_threshold, None if shortened_episodes(config, training=True) else of_task
             ),
         )
     )

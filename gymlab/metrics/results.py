@@ -1,8 +1,8 @@
 """What an evaluation found, and what may be said of it: the one owner of verdicts and of the words beside a return.
 
 A result is a mapping of plain values, as run.json keeps it. `judge` adds what follows from the rest: `solved`, `verdict` and
-`note`. A mean over the episodes that happened to end in time favours short ones, and one over shortened episodes says
-nothing about the task's threshold: neither is solved or not.
+`note`. A mean over the episodes that happened to end in time favours short ones, and one over shortened episodes or of a
+changed task says nothing about the task's threshold: none of them is solved or not.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _verdict(found: Mapping[str, Any]) -> str:
         return f"not judged: {_finished(found)}"
     if found.get("threshold") is None:
         return "no threshold known"
-    if found["shortened"]:
-        return f"not judged: {_cut(*found['shortened'])}"
+    if why := _no_comparison(found):
+        return f"not judged: {why}"
     return f"{'solved' if found['solved'] else 'not solved'} (threshold {found['threshold']:g})"
 
 
@@ -78,7 +78,17 @@ def _note(found: Mapping[str, Any]) -> str | None:
         return f"{NOTHING_ENDED}{after}" + (f": {why}" if why else "")
     if not found["complete"]:
         return f"{_finished(found)}; the mean favours short episodes" + (f" ({why})" if why else "")
-    return _cut(*found["shortened"]) if found["shortened"] else None
+    return _no_comparison(found)
+
+
+def _no_comparison(found: Mapping[str, Any]) -> str | None:
+    """Why the returns are not held against the task's threshold."""
+    if found["shortened"]:
+        return _cut(*found["shortened"])
+    changed = found.get("changed")
+    if not changed or found.get("threshold") is None:
+        return None
+    return f"the threshold holds for {'another value' if len(changed) == 1 else 'other values'} of {', '.join(changed)}"
 
 
 def _finished(found: Mapping[str, Any]) -> str:

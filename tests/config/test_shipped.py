@@ -63,6 +63,7 @@ def test_each_loads_without_a_notice_and_evaluates_ten_to_thirty_times(name):
     loaded = load_experiment(name)
     config = loaded.config
     assert loaded.notices == ()
+    assert not config.spec.task, "the threshold of a file holds for what the file sets"
     if config.algo_id in ("delta_iris", "world_models"):
         return  # Their epochs are not measured in steps in the environment.
     epoch = config.epoch_env_steps or config.n_envs * config.n_steps

@@ -1,12 +1,13 @@
 """Evaluation: a fixed quota for each sub-environment, whatever the lengths of episodes."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 import gymlab
 from gymlab.api import resolve
 from gymlab.engine import evaluation
-from gymlab.engine.evaluation import Limits, evaluate, shortened_episodes
+from gymlab.engine.evaluation import Limits, changed_task, evaluate, shortened_episodes
 from gymlab.envs.step import Episode, Step
 
 
@@ -181,6 +182,58 @@ def test_which_episodes_are_shortened():
     unlimited = config("CliffWalking-v1", max_episode_steps=None, eval_max_episode_steps=50)
     assert shortened_episodes(unlimited) == [50, None]
     assert shortened_episodes(unlimited, longest=20) is None
+
+
+@pytest.mark.parametrize(
+    ("experiment", "fields", "names"),
+    [
+        ("CartPole-v1:ppo", {"max_episode_steps": 1000}, ["max_episode_steps"]),
+        ("CartPole-v1:ppo", {"max_episode_steps": 500}, []),
+        ("CartPole-v1:ppo", {"env_kwargs": {"sutton_barto_reward": True}}, ["env_kwargs.sutton_barto_reward"]),
+        ("CartPole-v1:ppo", {"env_kwargs": {"sutton_barto_reward": False}}, []),
+        ("CartPole-v1:ppo", {"env_kwargs": {"sutton_barto_reward": True}, "reward_threshold": 0.0}, []),
+        ("CartPole-v1:ppo", {"env_kwargs": {"sutton_barto_reward": True}, "spec.returns.threshold_solved": -1.0}, []),
+        # Its file sets a limit of its own.
+        ("CliffWalking-v1:ppo", {}, []),
+        ("CliffWalking-v1:ppo", {"max_episode_steps": 300}, ["max_episode_steps"]),
+        ("CliffWalking-v1:ppo", {"max_episode_steps": None}, ["max_episode_steps"]),
+        # Its file sets arguments.
+        ("LunarLanderContinuous-v3:ppo", {}, []),
+        ("LunarLanderContinuous-v3:ppo", {"env_kwargs": {"gravity": -5.0}}, ["env_kwargs.gravity"]),
+        ("Bandit-v0:ppo", {"env_kwargs": {"n_arms": 3}}, ["env_kwargs.n_arms"]),
+        # Another environment on top: the threshold is that of its own file.
+        ("CartPole-v1:ppo", {"env_id": "Pendulum-v1"}, []),
+        ("CartPole-v1:ppo", {"env_id": "Pendulum-v1", "env_kwargs": {"g": 5.0}}, ["env_kwargs.g"]),
+    ],
+)
+def test_of_which_settings_the_threshold_is_not(experiment, fields, names):
+    assert changed_task(resolve(experiment, **fields).config) == names
+
+
+def test_a_registered_threshold_holds_for_what_is_registered(monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    monkeypatch.setattr(gym, "registry", gym.envs.registration.registry)
+    entry_point = "gymnasium.envs.classic_control.pendulum:PendulumEnv"
+    gym.register("Swing-v0", entry_point=entry_point, reward_threshold=-150.0, max_episode_steps=200, kwargs={"g": 9.0})
+    assert changed_task(config("Swing-v0")) == []
+    assert changed_task(config("Swing-v0", env_kwargs={"g": 9.0, "screen_size": 64})) == []
+    changed = config("Swing-v0", env_kwargs={"g": 5.0}, max_episode_steps=300)
+    assert changed_task(changed) == ["env_kwargs.g", "max_episode_steps"]
+
+
+def test_a_changed_task_has_no_verdict_and_stops_no_training(tmp_path):
+    settings = {"n_envs": 4, "n_steps": 50, "batch_size": 100, "n_epochs": 1, "max_env_steps": 600, "video": False}
+    settings |= {"eval_freq_epochs": 1, "eval_warmup_epochs": 0, "eval_episodes": 4, "quiet": True}
+    # Every episode ends at its first step with a return above the threshold.
+    changed = {"env_kwargs": {"goal_velocity": -1.0}, "spec.returns.threshold_solved": -1000.0}
+    run = gymlab.train("MountainCar-v0", algo="ppo", runs_dir=tmp_path, **settings, **changed)
+    assert run.result["solved"] is True
+    changed = {"env_kwargs": {"goal_velocity": -1.0}, "early_stop_on_eval_threshold": True}
+    run = gymlab.train("MountainCar-v0", algo="ppo", runs_dir=tmp_path, **settings, **changed)
+    assert run.result["threshold"] == -110.0
+    assert run.result["solved"] is None
+    assert run.result["verdict"] == "not judged: the threshold holds for another value of env_kwargs.goal_velocity"
+    assert run.result["note"] in (run.dir / "report.md").read_text()
 
 
 def test_shortened_episodes_have_no_verdict_and_stop_no_training(tmp_path):

@@ -46,6 +46,18 @@ def test_shortened_episodes_have_no_verdict(shortened, words):
     assert beside_text(found) == f"mean and 95% interval, n=100; {words}"
 
 
+def test_returns_of_a_changed_task_are_not_held_against_its_threshold():
+    found = judge({**WHOLE, "changed": ["max_episode_steps"]})
+    words = "the threshold holds for another value of max_episode_steps"
+    assert (found["solved"], found["note"], found["verdict"]) == (None, words, f"not judged: {words}")
+    assert return_text(found) == "480.0 [470.0, 490.0]"
+    assert judge({**WHOLE, "changed": ["env_kwargs.g", "max_episode_steps"]})["note"].endswith(
+        "other values of env_kwargs.g, max_episode_steps"
+    )
+    assert judge({**WHOLE, "changed": ["env_kwargs.g"], "threshold": None})["note"] is None
+    assert judge({**WHOLE, "changed": []})["solved"] is True
+
+
 def test_records_of_earlier_releases():
     old = {"mean": 480.0, "ci95": [470.0, 490.0], "n": 100, "threshold": 475.0, "solved": True}
     assert judge(old)["verdict"] == "solved (threshold 475)"

@@ -32,14 +32,16 @@ EXAMPLES = """  gymlab runs                                    all of them, the 
 COMMANDS = ("show", "prune", "restore")
 SHOWN_STATUSES = ("running", "finished", "stopped", "crashed", "incomplete", "damaged")
 COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "crashed": "red", "damaged": "red"}
-COLUMNS = ("run", "experiment", "seed", "status", "return", "return [95%]", "env steps", "time", "started", "size")
-BY_IMPORTANCE = ("return", "env steps", "started", "time", "return [95%]", "experiment", "seed")
-"""Columns that a narrow screen shows first."""
+COLUMNS = ("run", "experiment", "seed", "status", "return", "return [95%]", "env steps", "training", "started", "size")
+ALWAYS = ("experiment", "return")
+BY_IMPORTANCE = ("env steps", "started", "return [95%]", "training", "seed")
+"""Columns that a narrow screen shows first, behind those that it always shows."""
 STATUS_WIDTH, LEAST_STATUS_WIDTH = 20, 12
-"""Characters of status and reason that other columns leave, and the two most important ones; what is left over is theirs, too."""
+"""Characters of status and reason that other columns leave, and the most important ones; what is left over is theirs, too."""
 WIDE = 120
 """Width from which on the sizes are counted: that takes longer than all the rest."""
 GAP = 2
+MORE_COLUMNS = "\N{HORIZONTAL ELLIPSIS} more columns: gymlab runs --long"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,34 +135,37 @@ def whole_entry(entry: RunEntry) -> Text:
     told = Text.assemble((entry.id, "bold"), "  ", (status_text(entry), COLOURS.get(entry.status, "dim")))
     for line in entry.reason.splitlines()[1:]:
         told.append(f"\n  {line}")
-    cells = (f"{column} {_cell(entry, column)}" for column in ("seed", "return [95%]", "env steps", "time", "started"))
+    cells = (
+        f"{column} {_cell(entry, column)}" for column in ("seed", "return [95%]", "env steps", "training", "started")
+    )
     told.append(f"\n  {entry.experiment or '-'}, {', '.join(cells)}", "dim")
     return told
 
 
 def run_table(entries: list[RunEntry], width: int, *, with_size: bool = False, title: str = "runs") -> Any:
-    """The table, with as many columns as there is room for, the important ones first."""
+    """The table, with as many columns as there is room for, the important ones first; where some are left out, a line says so."""
     from rich.cells import cell_len
 
     from gymlab.cli.output import one_line, table
 
     wanted = [*(["size"] if with_size else []), *BY_IMPORTANCE, *(["size"] if width >= WIDE and not with_size else [])]
-    cells = {column: [_cell(entry, column) for entry in entries] for column in ("run", "status", *wanted)}
+    cells = {column: [_cell(entry, column) for entry in entries] for column in ("run", "status", *ALWAYS, *wanted)}
     widths = {name: max(cell_len(text) for text in (name, *texts)) for name, texts in cells.items()}
-    room = width - widths["run"] - 2 * GAP
-    chosen = {"run", "status"}
+    chosen = {"run", "status", *ALWAYS}
+    room = width - sum(widths[column] + GAP for column in ("run", *ALWAYS))
     for column in wanted:
         # The return with its interval takes the place of the one without.
         replaced = "return" if column == "return [95%]" else None
-        needed = widths[column] - widths["return"] if replaced in chosen else widths[column] + GAP
-        status = min(widths["status"], LEAST_STATUS_WIDTH if column in BY_IMPORTANCE[:2] else STATUS_WIDTH)
-        if needed > room - status:
-            break
-        chosen = (chosen - {replaced}) | {column}
-        room -= needed
+        needed = widths[column] - widths["return"] if replaced else widths[column] + GAP
+        status = min(widths["status"], LEAST_STATUS_WIDTH if column == BY_IMPORTANCE[0] else STATUS_WIDTH)
+        if needed <= room - status:
+            chosen = (chosen - {replaced}) | {column}
+            room -= needed
     columns = [column for column in COLUMNS if column in chosen]
     whole = [column for column in columns if column != "status"]
-    made = table(title, *columns, right=("seed", "env steps", "time", "size"), whole=whole)
+    made = table(title, *columns, right=("seed", "env steps", "training", "size"), whole=whole)
+    if not {*BY_IMPORTANCE} <= chosen:
+        made.caption, made.caption_justify, made.caption_style = MORE_COLUMNS, "left", "dim"
     for index, entry in enumerate(entries):
         row = {column: one_line(cells[column][index]) for column in columns}
         row["status"].stylize(COLOURS.get(entry.status, "dim"))
@@ -184,7 +189,7 @@ def _cell(entry: RunEntry, column: str) -> str:
             return return_text(entry, whole=column != "return")
         case "env steps":
             return "-" if entry.env_steps is None else f"{entry.env_steps:,}"
-        case "time":
+        case "training":
             return "-" if entry.seconds is None else format_duration(entry.seconds)
         case "started":
             return ago(entry.started)

@@ -264,9 +264,9 @@ def _show(summary: Mapping[str, Any]) -> None:
         "return [95%]",
         "solved",
         "env steps",
-        "time",
+        "training",
         "run",
-        right=("seed", "env steps", "time"),
+        right=("seed", "env steps", "training"),
     )
     for row in summary["seeds"]:
         result = row.get("result") or {}

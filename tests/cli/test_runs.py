@@ -37,7 +37,7 @@ def test_people_get_a_table(cli, runs, monkeypatch):
     shown = cli("runs")
     assert shown.code == 0
     lines = shown.out.splitlines()
-    assert " ".join(lines[1].split()) == "run experiment seed status return [95%] env steps time started size"
+    assert " ".join(lines[1].split()) == "run experiment seed status return [95%] env steps training started size"
     assert [line.split()[0] for line in lines[2:5]] == ["ended", "broken", "solved-s0-20261115-213301"]
     assert "finished: ≥ 475" in lines[4]
     assert "480.2 [470.0, 490.0] ✓" in lines[4]
@@ -61,7 +61,19 @@ def test_the_table_fits_the_screen_a_line_a_run(cli, runs, monkeypatch, width):
     found = ["cartpole-v1-ppo-s0-20261115-213301-two", "ended", "broken", "solved-s0-20261115-213301"]
     assert [line.split()[0] for line in lines[1:]] == found
     assert "return" in lines[0]
-    assert "env steps" in lines[0]
+    assert "experiment" in lines[0]
+    assert ("env steps" in lines[0]) is (width > 80)
+
+
+def test_columns_without_room_are_told_of(cli, runs, monkeypatch):
+    make_run(runs, "cartpole-v1-ppo-s0-20261115-213301-two", experiment="Pendulum-v1:tdmpc2", result=RESULT)
+    narrow = cli("runs").out
+    assert "Pendulum-v1:tdmpc2" in narrow
+    assert "480.2 ✓" in narrow
+    assert "… more columns: gymlab runs --long" in narrow
+    monkeypatch.setenv("COLUMNS", "180")
+    assert "more columns" not in cli("runs").out
+    assert "training 1.5 s" in cli("runs", "--long").out
 
 
 def test_progress_of_a_running_run(cli, runs, monkeypatch):
@@ -230,7 +242,7 @@ def test_what_is_only_wanted_wide_is_not_read(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("gymlab.engine.registry.directory_size", lambda path: walked.append(path) or 0)
     for number in range(30):
         make_run(tmp_path / "runs", f"run-{number}", result=RESULT)
-    assert len(cli("runs").out.splitlines()) == 32
+    assert len(cli("runs").out.splitlines()) == 33
     assert walked == []
 
 

@@ -25,8 +25,9 @@ EXAMPLES = """  gymlab compare 'cartpole-v1-ppo-*' 'cartpole-v1-reinforce-*'    
 
 GROUPS = ("experiment", "algorithm", "env")
 AXES = {"env_steps": "env steps", "time": "seconds"}
-WIDE = 116
-"""Width from which on a group has one line."""
+MEASURES = {"iqm": "IQM", "mean": "mean", "median": "median"}
+GAP = 2
+POOLED_TITLE = "all environments, 0 is chance and 1 is solved"
 POOLED = (
     "all environments: IQM and median have bootstrap intervals, which are too narrow for few runs "
     "(of 5 in each environment they hold the true value in 84 to 95% of cases, of 30 in 93 to 98%)"
@@ -280,7 +281,7 @@ def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -
         console.print(_table(environment, results, console.width))
         console.print()
     if comparison.normalised:
-        console.print(_table("all environments, 0 is chance and 1 is solved", comparison.normalised, console.width))
+        console.print(_table(POOLED_TITLE, comparison.normalised, console.width))
         console.print()
     for improvement in comparison.improvements:
         where = f" ({improvement.environment})" if len(comparison.improvements) > 1 else ""
@@ -294,38 +295,50 @@ def _show(comparison: Comparison, score: str, picture: Path, table_file: Path) -
 
 
 def _table(title: str, results: Sequence[GroupResult], width: int) -> Any:
-    """A line for each group; on a narrow screen one for each of its measures."""
+    """A line for each group where that fits; else one for each of its measures."""
     from rich.text import Text
 
     from gymlab.cli.output import table
-    from gymlab.metrics.report import format_duration
 
-    wide = width >= WIDE
-    measures = {"iqm": "IQM", "mean": "mean", "median": "median"}
-    columns = ("group", "runs", *(measures.values() if wide else ("", "score [95%]")), "env steps", "time")
-    made = table(title, *columns, right=("runs", "env steps", "time"), whole=columns[1:])
-    for result in results:
-        ends = f"{result.env_steps:,.0f}", format_duration(result.seconds)
-        shown = [Text(_measured(getattr(result, name)), style="bold" if name == "iqm" else "") for name in measures]
-        if wide:
-            made.add_row(result.group, str(len(result.runs)), *shown, *ends)
-            continue
-        for place, (name, text) in enumerate(zip(measures.values(), shown, strict=True)):
-            first = place == 0
-            made.add_row(
-                *(result.group, str(len(result.runs))) if first else ("", ""),
-                name,
-                text,
-                *(ends if first else ("", "")),
-            )
+    rows = [["group", "runs", *MEASURES.values(), "env steps", "training"], *map(_in_one_line, results)]
+    if sum(_widths(rows)) - GAP > width:
+        head = ["group", "runs", "", "score" if title == POOLED_TITLE else "score [95%]", "env steps", "training"]
+        rows = [head, *(row for result in results for row in _in_three_lines(result))]
+        room = width - sum(_widths(rows)[1:])
+        for row in rows:
+            # An experiment is `<env>:<variant>`.
+            row[0] = row[0] if len(row[0]) + GAP <= room else row[0].replace(":", ":\n")
+    columns, *lines = rows
+    made = table(title, *columns, right=("runs", "env steps", "training"), whole=columns[1:])
+    first = next(iter(MEASURES.values()))
+    for line in lines:
+        cells = [Text(text) for text in line]
+        if first in columns:
+            cells[columns.index(first)].stylize("bold")
+        elif first in line:
+            cells[line.index(first) + 1].stylize("bold")
+        made.add_row(*cells)
     return made
 
 
-def _measured(found: Interval) -> str:
-    """A measure with its interval; the range stands beside the mean alone, which is of the same runs."""
-    from gymlab.metrics.statistics import format_number
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Of each column, with the gap behind it."""
+    from rich.cells import cell_len
 
-    return format_number(found.mean) if found.n > 1 and found.low is None and found.smallest is None else str(found)
+    return [max(map(cell_len, texts)) + GAP for texts in zip(*rows, strict=True)]
+
+
+def _in_one_line(result: GroupResult) -> list[str]:
+    from gymlab.metrics.report import format_duration
+
+    scores = [str(getattr(result, name)) for name in MEASURES]
+    return [result.group, str(len(result.runs)), *scores, f"{result.env_steps:,.0f}", format_duration(result.seconds)]
+
+
+def _in_three_lines(result: GroupResult) -> list[list[str]]:
+    group, runs, *scores, env_steps, training = _in_one_line(result)
+    named = [list(pair) for pair in zip(MEASURES.values(), scores, strict=True)]
+    return [[group, runs, *named[0], env_steps, training], *(["", "", *pair, "", ""] for pair in named[1:])]
 
 
 def _as_json(comparison: Comparison, metric: str, score: str, picture: Path, table_file: Path) -> dict[str, Any]:

@@ -79,13 +79,31 @@ def test_one_run_against_one_has_no_interval(cli, two_variants, tmp_path):
 def test_three_runs_show_their_range_and_call_it_that(cli, two_variants, tmp_path):
     shown = cli("compare", "slow-[0-2]", "fast-*", "--group", "policy_lr")
     assert shown.code == 0, shown.err
+    few = [line.split(maxsplit=2) for line in shown.out.splitlines() if "range 299.0 to 437.5" in line]
+    # No number of three runs stands bare.
+    assert len(few) == 3
     assert "357.2 (range 299.0 to 437.5)" in shown.out
+    assert " 3  IQM " in shown.out
     assert "P(policy_lr=0.0003 > policy_lr=0.001) = 0.467 (n=3, no interval)" in shown.out
     assert "the range below 5 runs" in shown.out
     with (tmp_path / "comparison" / "compare.csv").open() as file:
         slow, fast = csv.DictReader(file)
     assert (slow["mean_low"], slow["min"], slow["max"]) == ("", "299.0", "437.5")
     assert float(fast["mean_low"]) < float(fast["mean"])
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_names_break_behind_the_environment(cli, tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for algo in ("ppo", "reinforce"):
+        for seed in (0, 1, 2):
+            made_up_run(tmp_path / "runs", f"{algo}-{seed}", seed=seed, score=100.0 + seed, algo=algo)
+    lines = cli("compare", "ppo-*", "reinforce-*").out.splitlines()
+    told = [line for line in lines[:9] if line.strip()]
+    assert all(len(line) <= width for line in told)
+    words = " ".join(told).split()
+    assert "CartPole-v1:reinforce" in words or {"CartPole-v1:", "reinforce"} <= {*words}
+    assert ("IQM" in lines[1]) is (width == 160)
 
 
 def test_picture_and_csv(cli, two_variants, tmp_path):

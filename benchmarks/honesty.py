@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import sys
 import tempfile
@@ -52,17 +53,22 @@ from gymlab.config.schema import Config, tunable_fields
 from gymlab.config.targets import COMPONENTS
 from gymlab.engine.run import Run
 from gymlab.engine.setup import prepare
+from gymlab.engine.source import source_commit
 from gymlab.engine.train import train
 from gymlab.engine.workflow import find_workflow
 from gymlab.errors import GymlabError
 
-EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
+HONEST = EFFECT, REFUSED, NOTICE, LISTED = "effect", "refused", "notice", "listed"
 DISHONEST = NOTHING, WRONG, CRASHED, UNTRIED = "NOTHING", "REFUSED WRONGLY", "CRASHED", "NOT TRIED"
 REFUSALS = (
     "has no effect", "reads nothing of that name", "leave it out", "exists for Atari only", "need image observations", "no run to begin with",
     "a config begins a run", "Dreamer has:", "needs Box observations", "needs environments in workers",
 )  # fmt: skip
 """What the refusal of a setting says; any other error is about the value that was tried."""
+
+WALKED = ROOT / "benchmarks" / "honesty.json"
+"""What was found, by subject."""
+PAGE = ROOT / "docs" / "honesty.md"
 
 STATED = {
     "env_id": "what is trained on",
@@ -219,12 +225,17 @@ SUBJECTS: dict[str, Subject] = {
     "dreamer_v1": Subject(
         "Pendulum-v1", "dreamer", {**DREAMS, "version": "v1"}, {"n_envs": 1, "optimizer": "laprop", "actor_gradient": "reinforce", "batch_size": 2, "replay_context": Case(1, {"prefill_steps": 80})},
     ),
-    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}, {"n_envs": 1, "optimizer": "laprop", "batch_size": 2}),
+    "dreamer_v2": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v2"}, {
+            "n_envs": 1, "optimizer": "laprop", "batch_size": 2,
+            "buffers.replay": {"_target_": "ends_replay", "_partial_": True, "capacity": 60},
+        }),
     "dreamer_v3": Subject("CartPole-v1", "dreamer", {**DREAMS, "version": "v3", "blocks": 4}, {"optimizer": "adam"}),
     "dreamer_pixels": Subject(
         "Tile-v0", "dreamer", {**DREAMS, "cnn_depth": 2, "resize_obs": [32, 32], "max_env_steps": 96, "epoch_env_steps": 16, "prefill_steps": 32},
         {
             "optimizer": "adam",
+            "version": Case("v2", {"resize_obs": [64, 64], "prefill_steps": 64}), "resize_obs": [48, 48],
+            "pretrain_updates": Case(2, {"prefill_steps": 64}), "pretrain_hook": Case("update_world_model", {"pretrain_updates": 2, "prefill_steps": 64}),
             "early_stop_on_train_threshold": Case(-2000.0, {"max_episode_steps": 1, "max_env_steps": 250, "train_ratio": 1}),
         },
     ),
@@ -574,7 +585,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     subjects = options.subjects or [name for name in SUBJECTS if name not in SLOW]
-    task = partial(print_walk, keys=[key for key in options.keys.split(",") if key])
+    keys = [key for key in options.keys.split(",") if key]
+    if keys and options.write:
+        parser.error("--write takes whole walks, without --keys")
+    task = partial(print_walk, keys=keys, write=options.write)
     if options.jobs == 1:
         found = dict(zip(subjects, map(task, subjects), strict=True))
     else:
@@ -583,13 +597,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dishonest = [(name, key) for name, keys in found.items() for key, verdict in keys.items() if not verdict.honest]
     for name, key in dishonest:
         print(f"dishonest: {name} {key}: {found[name][key].kind} {found[name][key].detail}")
-    if options.write:
-        (ROOT / "docs" / "honesty.md").write_text(page(found), encoding="utf-8")
     return 1 if dishonest else 0
 
 
-def print_walk(name: str, keys: Sequence[str]) -> dict[str, Verdict]:
-    """Walk a subject, with a line for each key."""
+def print_walk(name: str, keys: Sequence[str], *, write: bool = False) -> dict[str, Verdict]:
+    """Walk a subject, with a line for each key; `write` it into the page."""
     began = time.monotonic()
     warnings.simplefilter("ignore")
     register_own()
@@ -598,30 +610,49 @@ def print_walk(name: str, keys: Sequence[str]) -> dict[str, Verdict]:
         found[key] = verdict
         print(f"{name:15} {key:32} {verdict.kind:9} {verdict.detail}"[:200], flush=True)
     print(f"{name}: {_counted(found)} in {time.monotonic() - began:.0f} s", flush=True)
+    if write:
+        record(name, found)
+    return found
+
+
+def record(name: str, found: Mapping[str, Verdict]) -> None:
+    """Put a subject's verdicts in the place of its older ones, and write the page from all of them."""
+    verdicts = {kind: [key for key, one in found.items() if one.kind == kind] for kind in (*HONEST, *DISHONEST)}
+    known = {**walked(), name: {"commit": source_commit() or "unknown", **verdicts}}
+    WALKED.write_text(
+        json.dumps({one: known[one] for one in SUBJECTS if one in known}, indent=1) + "\n", encoding="utf-8"
+    )
+    PAGE.write_text(page(walked()), encoding="utf-8")
+
+
+def walked() -> dict[str, dict[str, Any]]:
+    """Of each subject that was walked: at which commit, and the keys by what they did."""
+    found: dict[str, dict[str, Any]] = json.loads(WALKED.read_text(encoding="utf-8")) if WALKED.is_file() else {}
     return found
 
 
 def _counted(verdicts: Mapping[str, Verdict]) -> str:
     counts = Counter(verdict.kind for verdict in verdicts.values())
-    return ", ".join(f"{counts[kind]} {kind}" for kind in (EFFECT, REFUSED, NOTICE, LISTED, *DISHONEST) if counts[kind])
+    return ", ".join(f"{counts[kind]} {kind}" for kind in (*HONEST, *DISHONEST) if counts[kind])
 
 
-def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
+def page(found: Mapping[str, Mapping[str, Any]]) -> str:
     """docs/honesty.md."""
+    missing = [name for name in SUBJECTS if name not in found]
     lines = [
         "# What every setting does",
         "",
-        "What `python -m benchmarks.honesty` found: each setting of each algorithm is changed in a training of about a second, and the "
-        "last model, the metrics (without `sys/`), the files and the result of the run are compared with those of the training without. "
-        f"Here: {', '.join(found)}; of {', '.join(SUBJECTS)}.",
+        "What `python -m benchmarks.honesty` found: each setting of each algorithm, and each part that it reads, is changed in a training of about a "
+        "second, and the last model, the metrics (without `sys/`), the files and the result of the run are compared with those of the "
+        "training without." + (f" Not walked yet: {', '.join(missing)}." if missing else ""),
         "",
-        "| training | effect | refused by name | gives a notice | stated below | dishonest |",
-        "|---|---|---|---|---|---|",
+        "| training | effect | refused by name | gives a notice | stated below | dishonest | at |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, verdicts in found.items():
-        counts = Counter(verdict.kind for verdict in verdicts.values())
-        cells = (counts[kind] for kind in (EFFECT, REFUSED, NOTICE, LISTED))
-        lines.append(f"| {name} | {' | '.join(map(str, cells))} | {sum(counts[kind] for kind in DISHONEST)} |")
+        counts = [len(verdicts[kind]) for kind in HONEST]
+        dishonest = sum(len(verdicts[kind]) for kind in DISHONEST)
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} | {dishonest} | `{verdicts['commit']}` |")
     lines += [
         "",
         "What is refused for want of effect was trained all the same where that can be built: it came out as without.",
@@ -630,7 +661,7 @@ def page(found: Mapping[str, Mapping[str, Verdict]]) -> str:
     for name, verdicts in found.items():
         lines += [f"## {name}", ""]
         for kind in (EFFECT, REFUSED, NOTICE, *DISHONEST):
-            names = [f"`{key}`" for key, verdict in verdicts.items() if verdict.kind == kind]
+            names = [f"`{key}`" for key in verdicts[kind]]
             lines += [*textwrap.wrap(f"- {kind}: {', '.join(names)}", 120, subsequent_indent="  ")] if names else []
         lines.append("")
     lines += ["## Stated", "", "| setting | why it is not tried |", "|---|---|"]

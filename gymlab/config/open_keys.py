@@ -14,7 +14,7 @@ from gymlab.errors import ConfigError
 KNOWN = {
     "spec": (
         *("description", "source", "goal", "note", "notes", "versions", "defaults", "modes", "difficulties"),
-        *("observation_space", "action_space", "rewards", "returns", "render_fps"),
+        *("observation_space", "action_space", "rewards", "returns", "render_fps", "task"),
     ),
     "spec.returns": ("threshold_solved", "random", "range", "description", "episodic"),
     "spec.action_space": (

@@ -90,3 +90,9 @@ def test_a_dimension_that_is_written_is_the_environments(written):
 def test_a_shape_counts_as_its_numbers():
     config = resolve("CartPole-v1:ppo", overrides=["dims.observation=[2, 2]"]).config
     assert bind_dimensions(config, observation=4) is config
+
+
+def test_the_settings_that_a_threshold_holds_for_are_no_unknown_key():
+    spec = resolve("CartPole-v1:ppo", overrides=["max_episode_steps=20"]).config.spec
+    assert spec.task == {"env_kwargs": {}, "max_episode_steps": None}
+    assert spec.returns["threshold_solved"] == 475

@@ -1,6 +1,7 @@
 """The walk over all settings: every key has a case, and what does nothing, or is refused without reason, is found."""
 
 import pkgutil
+import re
 
 import pytest
 
@@ -94,11 +95,26 @@ def test_trainings_that_do_not_repeat_prove_nothing(monkeypatch):
         list(walk("q_learning", ["gamma"]))
 
 
-def test_the_page_counts_and_names():
-    found = {
-        "ppo": {"gamma": Verdict(EFFECT, "model"), "quiet": Verdict(LISTED, "printed"), "foo": Verdict(NOTHING, "")}
-    }
-    text = honesty.page(found)
-    assert "| ppo | 1 | 0 | 0 | 1 | 1 |" in text
+def test_the_page_counts_and_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(honesty, "WALKED", tmp_path / "walked.json")
+    monkeypatch.setattr(honesty, "PAGE", tmp_path / "page.md")
+    honesty.record("reinforce", {"gamma": Verdict(EFFECT, "model")})
+    honesty.record(
+        "ppo", {"gamma": Verdict(EFFECT, "model"), "quiet": Verdict(LISTED, "printed"), "foo": Verdict(NOTHING, "")}
+    )
+    text = (tmp_path / "page.md").read_text()
+    assert re.search(r"\| ppo \| 1 \| 0 \| 0 \| 1 \| 1 \| `\w+", text)
+    assert text.index("## ppo") < text.index("## reinforce")
     assert "- effect: `gamma`" in text
     assert "| `quiet` | what is printed |" in text
+    assert "Not walked yet: ppo_pixels, q_learning" in text
+
+
+def test_the_page_is_that_of_the_walks_and_none_found_a_dishonest_setting():
+    assert honesty.PAGE.read_text() == honesty.page(honesty.walked())
+    for name, verdicts in honesty.walked().items():
+        assert not [verdicts[kind] for kind in honesty.DISHONEST if verdicts[kind]], name
+        known = {key for kind in (EFFECT, REFUSED, NOTICE, LISTED) for key in verdicts[kind]}
+        trainings = Trainings(SUBJECTS[name])
+        assert known == set(honesty.keys_of(type(trainings.resolve().config), SUBJECTS[name])), name
+    assert honesty.walked().keys() == SUBJECTS.keys()

@@ -29,7 +29,7 @@ INTRODUCTION = """\
 Written by `make verify` and `make verify-long` from run directories; nothing here was typed by hand. Returns are the environment's own, of the final agent over its
 evaluation episodes on a stream that training never saw. Seeds are the first ones: none was picked. From five seeds on there is a 95% interval of their mean (Student's t), below that their range.
 It is one of 95% for nearly normal returns; where single seeds fail far below the others it holds the true mean less often: [of skewed scores](how-to/compare-runs.md).
-`reached` says how many seeds reach the return that is claimed here, and which return counts as solved in the task itself. Wall time is that of a whole run, with its training in brackets.
+`reached` says how many seeds reach the return that is claimed here, and which return counts as solved in the task itself. Wall time is that of a whole run, with its training in brackets, beside whatever else the machine did.
 A row that says `before` at its commit was measured before that change of the algorithm, and is to be trained anew. What a row from before it was written down does not know is `not recorded`:
 of five seeds such a row has the interval of the bootstrap, which is too narrow (it holds the true mean in 84% of cases, not in 95%), as have the bands of its picture.
 """

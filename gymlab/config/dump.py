@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from gymlab.config.names import RETIRED, SchemaOf, algorithm_name
 from gymlab.config.schema import Config
 from gymlab.config.targets import check_targets
 from gymlab.config.validation import check_keys, validate
+from gymlab.config.yaml_reader import EXPONENT, TAG
 from gymlab.errors import ConfigError
 
 
@@ -43,6 +45,13 @@ def from_dict(data: Mapping[str, Any], schema_of: SchemaOf, place: str = "config
     return config
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes texts that our reader takes for numbers and YAML 1.1 does not, such as 0E0."""
+
+
+_Dumper.add_implicit_resolver(f"{TAG}float", re.compile(rf"({EXPONENT.pattern})\Z"), list("-+.0123456789"))
+
+
 def to_yaml(config: Config) -> str:
     """The resolved whole as YAML, as `--cfg job` prints it: loading this text gives an equal config."""
     data = dump(config)
@@ -57,7 +66,7 @@ def to_yaml(config: Config) -> str:
             data[key] = value
     # A reader takes some unprintable characters for line ends, so a text that holds any is escaped.
     printable = json.dumps(data, ensure_ascii=False).isprintable()
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=printable, width=120)
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=printable, width=120)
 
 
 def diff(old: Config, new: Config) -> list[tuple[str, Any, Any]]:

@@ -18,9 +18,9 @@ MAX_DEPTH = 40
 MAX_VALUES = 100_000
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TAG = "tag:yaml.org,2002:"
+TAG = "tag:yaml.org,2002:"
 # YAML 1.1 wants a dot and a signed exponent in a float; people write 1e6 and 3e-4 and mean numbers.
-_EXPONENT = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+")
+EXPONENT = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+")
 
 
 class Where(NamedTuple):
@@ -147,9 +147,9 @@ class _Builder:
         if self.values > MAX_VALUES or depth > MAX_DEPTH:
             limit = f"{MAX_VALUES:,} values" if self.values > MAX_VALUES else f"{MAX_DEPTH} levels"
             raise ConfigError(f"{self.where(node)}: its aliases (*name) expand to more than {limit}.")
-        if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
+        if isinstance(node, yaml.MappingNode) and node.tag == TAG + "map":
             return self.mapping(node, depth)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
+        if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             return [self.build(item, depth + 1) for item in node.value]
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
@@ -159,7 +159,7 @@ class _Builder:
         """Own keys over merged ones. Of two `<<` keys the last wins; of a list under one `<<` the first."""
         merged, own = Located(), Located()
         for key_node, value_node in node.value:
-            if key_node.tag == _TAG + "merge":
+            if key_node.tag == TAG + "merge":
                 for source in self.merge_sources(value_node, depth):
                     merged.lay(source)
                 continue
@@ -192,10 +192,10 @@ class _Builder:
 
     def scalar(self, node: yaml.ScalarNode) -> Any:
         """A number, truth value, null or text."""
-        kind = node.tag.removeprefix(_TAG)
+        kind = node.tag.removeprefix(TAG)
         try:
             if kind == "float":
-                return float(node.value) if _EXPONENT.fullmatch(node.value) else self.scalars.construct_yaml_float(node)
+                return float(node.value) if EXPONENT.fullmatch(node.value) else self.scalars.construct_yaml_float(node)
             if kind == "int":
                 return self.scalars.construct_yaml_int(node)
             if kind == "bool":
@@ -206,13 +206,13 @@ class _Builder:
             return None
         if kind not in ("str", "timestamp", "value"):
             raise self.refusal(node)
-        if kind == "str" and not node.style and _EXPONENT.fullmatch(node.value):
+        if kind == "str" and not node.style and EXPONENT.fullmatch(node.value):
             return float(node.value.replace("_", ""))
         return node.value
 
     def refusal(self, node: yaml.Node) -> ConfigError:
         """The error for a tag that is no plain data."""
-        tag = node.tag.replace(_TAG, "!!")
+        tag = node.tag.replace(TAG, "!!")
         return ConfigError(f"{self.where(node)}: the YAML tag {tag} is refused; a config holds plain data only.")
 
     def where(self, node: yaml.Node) -> Where:

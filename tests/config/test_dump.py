@@ -35,6 +35,14 @@ def test_a_printed_config_is_an_experiment_in_a_config_dir(conf, write):
     assert diff(config, changed) == [("seed", 3, 4)]
 
 
+@pytest.mark.parametrize("text", ["0E0", "1e6", "-3e-4", ".5e1", "1_0e2", "12", "1.5", "true", "null", "e1"])
+def test_texts_that_look_like_numbers_stay_texts(text, tmp_path):
+    config = load_experiment("CartPole-v1:ppo").config.model_copy(update={"description": text})
+    path = tmp_path / "job.yaml"
+    path.write_text(to_yaml(config))
+    assert load_experiment(str(path)).config.description == text
+
+
 positions = st.one_of(st.just(0.0), st.floats(0.01, 1), st.floats(2, 1e6))
 schedules = st.builds(
     lambda start, end, to, shape, warmup: Schedule(start=start, end=end, to=to, schedule=shape, warmup=warmup),

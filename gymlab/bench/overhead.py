@@ -22,13 +22,14 @@ class Clock:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._inside = False
+        self._stopped = False
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, timed under `name`."""
         self.seconds.setdefault(name, 0.0)
 
         def timed(*arguments: Any, **keywords: Any) -> Any:
-            if self._inside:
+            if self._inside or self._stopped:
                 return function(*arguments, **keywords)
             self._inside = True
             begin = time.perf_counter()
@@ -49,6 +50,14 @@ class Clock:
         parts += [("policy", workflow.distribution, name) for name in POLICY_CALLS]
         for part, owner, name in parts:
             setattr(owner, name, self.wrap(part, getattr(owner, name)))
+        make_evaluation = session.make_evaluation_environment
+
+        def stop(*arguments: Any, **keywords: Any) -> Any:
+            # The loop is over: what the evaluation takes is no part of it.
+            self._stopped = True
+            return make_evaluation(*arguments, **keywords)
+
+        session.make_evaluation_environment = stop  # type: ignore[method-assign]
         return session
 
 

@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import struct
 import sys
 import threading
@@ -81,6 +82,14 @@ def is_gone(directory: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     return (found.st_dev, found.st_ino) not in held
+
+
+def delete_run(directory: Path) -> None:
+    """Delete a run whose lock this process holds: then it did not go away, and what went wrong before is told."""
+    for identity, holder in list(_held.items()):
+        if holder == (os.getpid(), directory):
+            del _held[identity]
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def refuse_if_gone(directory: Path) -> None:

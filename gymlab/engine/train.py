@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from gymlab.engine.faults import disk_watched, write_evidence
 from gymlab.engine.files import write_json
 from gymlab.engine.legs import Leg, Place
 from gymlab.engine.links import refuse_links_out
-from gymlab.engine.lock import run_lock, this_process
+from gymlab.engine.lock import delete_run, run_lock, this_process
 from gymlab.engine.machine import machine
 from gymlab.engine.manifest import MODEL
 from gymlab.engine.orchestrator import Orchestrator
@@ -259,7 +258,7 @@ def _train_in(
     except BaseException as error:
         if not isinstance(start, Checkpoint):
             # A tracker that did not start: nothing was trained, so there is no run.
-            shutil.rmtree(run.dir, ignore_errors=True)
+            delete_run(run.dir)
         else:
             run.update_record(
                 status="crashed", reason=_reason(error), ended=time.time(), wall_seconds=wall_seconds(run)

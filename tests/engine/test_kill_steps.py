@@ -105,6 +105,7 @@ def value_of(checkpoint):
 @pytest.mark.parametrize("existing", [False, True], ids=["a new name", "an existing name"])
 def test_a_kill_before_any_call_of_a_save_leaves_a_whole_checkpoint(tmp_path, existing, chunks):
     epoch = 5 if existing else 6
+    (tmp_path / "source").mkdir()
     save(CheckpointManager(tmp_path / "source" / "checkpoints", keep=1), 5, 1, chunks=chunks, best=True)
     found, links = [], set()
     for _ in kills(
@@ -174,6 +175,7 @@ def test_a_run_that_goes_back_gives_up_what_a_kill_left_of_its_future(tmp_path):
 
 @pytest.mark.parametrize("work", ["prune", "thin", "rewind"])
 def test_a_kill_while_checkpoints_are_deleted_leaves_no_half_of_one(tmp_path, work):
+    (tmp_path / "source").mkdir()
     source = CheckpointManager(tmp_path / "source" / "checkpoints", keep=4)
     for epoch in (1, 2, 3, 4):
         save(source, epoch, epoch, chunks=True)

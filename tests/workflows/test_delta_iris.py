@@ -174,7 +174,7 @@ def test_only_weights_of_linear_layers_decay():
 def test_a_dream_that_would_begin_after_an_end_counts_nothing(workflow, end):
     batch = workflow.samplers["controller"].sample()
     batch.values[end][:, -1] = True
-    losses, metrics = workflow._controller_losses(workflow._segments("controller", batch, 1)[0])
+    losses, metrics = workflow._controller_losses(workflow._segments("controller", batch)[0])
     assert [loss.item() for loss in losses.values()] == [0, 0, 0]
     assert metrics["controller/length"].item() == 0
 
@@ -225,19 +225,19 @@ def test_words_are_found_once_until_the_tokenizer_learns(workflow, monkeypatch):
         workflow.tokenizer, "encode", lambda before, *rest: (asked.append(len(before)), encode(before, *rest))[1]
     )
     batch = workflow.samplers["world_model"].sample()
-    (segment,) = workflow._segments("world_model", batch, 1)
+    (segment,) = workflow._segments("world_model", batch)
     real = segment.mask[:, :-1] & segment.mask[:, 1:]
     assert sum(asked) == real.sum()
     expected = workflow.dreams.words(segment.frames, segment.actions[:, :-1])
     assert torch.equal(segment.words[real], expected[real])
     assert not segment.words[~real].any()
     asked.clear()
-    (again,) = workflow._segments("world_model", batch, 1)
+    (again,) = workflow._segments("world_model", batch)
     assert torch.equal(again.words, segment.words)
     assert not asked
     workflow.update_tokenizer(workflow.samplers["tokenizer"].sample(), LATER)
     asked.clear()
-    workflow._segments("world_model", batch, 1)
+    workflow._segments("world_model", batch)
     assert sum(asked) == real.sum()
 
 
@@ -278,7 +278,7 @@ def test_rewards_are_learned_in_units_and_told_as_they_are():
         workflow = made.workflow
         workflow.episodes.add(workflow.collect(FIRST).trajectory)
         batch = workflow.samplers["world_model"].sample()
-        (segment,) = workflow._segments("world_model", batch, 1)
+        (segment,) = workflow._segments("world_model", batch)
         np.testing.assert_allclose(segment.reward.numpy() * unit, batch.values["reward"], rtol=1e-6)
         nn.init.normal_(workflow.model.reward_head[-1].weight)
         nn.init.normal_(workflow.actor.critic.weight, std=0.1, generator=torch.Generator().manual_seed(0))

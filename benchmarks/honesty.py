@@ -246,7 +246,7 @@ SUBJECTS: dict[str, Subject] = {
     "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS, PLANS_CASES),
     "world_models": Subject("CartPole-v1", "world_models", EVOLVES,
         {
-            "max_env_steps": 400, "weight_decay": 1e4, "action_map": Case("thresholds", along={"threshold_actions": [0, 1, 1]}),
+            "max_env_steps": 400, "weight_decay": 1e4, "held_out": 0.5, "action_map": Case("thresholds", along={"threshold_actions": [0, 1, 1]}),
             "threshold_actions": Case([1, 0, 0], {"action_map": "thresholds", "threshold_actions": [0, 1, 1]}),
             "buffers.replay": {"_target_": "record_replay", "_partial_": True, "capacity": 60},
         },

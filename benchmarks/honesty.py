@@ -241,7 +241,7 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "tdmpc": Subject(
         "Pendulum-v1", "tdmpc", PLANS,
-        {**PLANS_CASES, "buffers.replay": {"_target_": "prioritised_replay", "_partial_": True, "capacity": 60}},
+        {**PLANS_CASES, "plan_horizon": 4, "buffers.replay": {"_target_": "prioritised_replay", "_partial_": True, "capacity": 60}},
     ),
     "tdmpc2": Subject("Pendulum-v1", "tdmpc2", PLANS, PLANS_CASES),
     "world_models": Subject("CartPole-v1", "world_models", EVOLVES,

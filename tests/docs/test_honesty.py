@@ -117,4 +117,4 @@ def test_the_page_is_that_of_the_walks_and_none_found_a_dishonest_setting():
         known = {key for kind in (EFFECT, REFUSED, NOTICE, LISTED) for key in verdicts[kind]}
         trainings = Trainings(SUBJECTS[name])
         assert known == set(honesty.keys_of(type(trainings.resolve().config), SUBJECTS[name])), name
-    assert honesty.walked().keys() == SUBJECTS.keys()
+    assert honesty.walked().keys() >= SUBJECTS.keys() - set(SLOW)

@@ -82,7 +82,8 @@ def test_a_refusal_is_checked_by_training_all_the_same(monkeypatch):
 
 
 def test_a_setting_that_does_nothing_in_silence_is_found(monkeypatch, capsys):
-    monkeypatch.delitem(honesty.STATED, "max_states")
+    stated = {key: why for key, why in honesty.STATED.items() if key != "max_states"}
+    monkeypatch.setattr(honesty, "STATED", stated)
     assert honesty.main(["q_learning", "--keys", "max_states"]) == 1
     assert "dishonest: q_learning max_states: NOTHING 20000 -> 40000" in capsys.readouterr().out
 

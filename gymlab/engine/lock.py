@@ -85,7 +85,7 @@ def is_gone(directory: Path) -> bool:
 
 
 def delete_run(directory: Path) -> None:
-    """Delete a run whose lock this process holds: then it did not go away, and what went wrong before is told."""
+    """Delete a run whose lock this process holds: then it did not go away, and the error that came before is the one that is raised."""
     for identity, holder in list(_held.items()):
         if holder == (os.getpid(), directory):
             del _held[identity]
